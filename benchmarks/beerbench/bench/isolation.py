@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage with hostile batch against storage alone, in ABBA pairs: p99, throughput, isolation scores, idle CPU used.
+
+Shows: the ratio hybrid / storage-only of the latency that clients get (open loop, a share of the disk's capacity) and
+of the throughput (a saturating client), with a bound that holds with 95 %; beside it what batch got of the idle CPU in
+the same minutes, what the guard did while there was nothing to do, and the lab's own noise.
+Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
+other than the one chosen. With fewer than 5 pairs no bound holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from .. import stats, text
+from ..batch import Job
+from ..clients import Load, Run
+from ..errors import BenchmarkError
+from ..guard import JOBS
+from ..host import cpu_list
+from ..labnode import lab_session
+from ..record import Record
+from ..session import Session
+from ..timeline.decisions import Decisions
+from ..timeline.node import NodeTimeline
+from ..timeline.requests import Requests
+from ..waiting import Story, wait_until
+
+DISK = "/data/01"
+ALONE, HYBRID = "alone", "hybrid"
+# Where a hog can do harm: direct I/O needs scratch on the data disk.
+LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {"disk": "scratch-on-data", "xrootd": "scratch-apart"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pairs", type=int, default=5, help="pairs of windows (default: 5)")
+    parser.add_argument("--seconds", type=float, default=30, help="length of a window (default: 30)")
+    parser.add_argument("--hog", choices=sorted(LAYOUTS), default="disk", help="the attack (default: disk)")
+    parser.add_argument("--threads", type=int, default=24, help="threads or streams of the hog (default: 24)")
+    parser.add_argument("--load", type=float, default=0.7, help="share of the disk's capacity (default: 0.7)")
+    parser.add_argument("--connections", type=int, default=24, help="connections of the clients (default: 24)")
+    parser.add_argument("--latency-only", action="store_true", help="leave the saturating pairs out")
+    parser.add_argument("--unguarded", action="store_true", help="without the guard: what the attack does")
+
+
+def order(pairs: int) -> list[str]:
+    """ABBA: slow drifts of the machine hit both kinds alike."""
+    kinds: list[str] = []
+    for number in range(pairs):
+        kinds += [ALONE, HYBRID] if number % 2 == 0 else [HYBRID, ALONE]
+    return kinds
+
+
+class Isolation:
+    def __init__(self, session: Session, options: argparse.Namespace, story: Story) -> None:
+        self._session = session
+        self._options = options
+        self._story = story
+        self._rate = 0.0
+        self._host = session.node.execute("hostname").stdout.strip()
+
+    def record(self) -> Record:
+        session, options = self._session, self._options
+        facts = session.facts()
+        device = session.device(DISK)
+        capacity = session.capacity(10, options.connections)
+        rate = self._rate = options.load * capacity["requests_per_s"]
+        self._story.say(f"{DISK}: {capacity['requests_per_s']:.0f} requests/s; load {rate:.0f}/s")
+        windows = 2 * options.pairs * (1 if options.latency_only else 2)
+        session.start_sampler(windows * (options.seconds + 240))
+        session.drop_caches()
+        segments = self._pairs("latency", rate)
+        if not options.latency_only:
+            segments += self._pairs("throughput", rate)
+        data = {"segments": segments, "capacity": capacity, "rate": rate, "disk": DISK, "device": device}
+        data |= session.collect()
+        parameters = {key: value for key, value in vars(options).items() if key not in ("call", "out", "name")}
+        record = Record("isolation", parameters, facts, data)
+        if options.pairs < 5:
+            record.missing.append(f"{options.pairs} pairs only: no bound holds with 95 %")
+        record.save(session.out)
+        return record
+
+    def _pairs(self, measure: str, rate: float) -> list[dict[str, Any]]:
+        run: Run | None = None
+        if measure == "latency":
+            load = Load(duration=86400, connections=self._options.connections, rate=rate)
+            run = self._session.clients.start("open_loop", "requests", load)
+            run.wait_ready(180)
+        segments = []
+        try:
+            for number, kind in enumerate(order(self._options.pairs)):
+                segment = self._window(measure, kind, number)
+                segments.append({"measure": measure, "kind": kind, "pair": number // 2, **segment})
+        except BaseException:
+            if run is not None:
+                run.kill()
+            raise
+        if run is not None:
+            run.finish()
+            self._session.keep_samples("requests")
+        return segments
+
+    def _window(self, measure: str, kind: str, number: int) -> dict[str, Any]:
+        session, options = self._session, self._options
+        self._quiet(measure)
+        jobs: list[Job] = []
+        if kind == HYBRID:
+            length = options.seconds + 5
+            jobs = [session.batch.submit(f"burn --seconds {length + 60:g}"), session.batch.submit(self._attack(length))]
+            session.batch.wait_for_match(jobs, 120)
+            if options.unguarded:
+                session.guard.take_away()
+            session.batch.wait_for_containers(jobs, 120)
+        start = time.time()
+        extra: dict[str, Any] = {}
+        if measure == "latency":
+            time.sleep(options.seconds)
+        else:
+            load = Load(duration=options.seconds, connections=options.connections, seed=1000 + number)
+            extra = session.clients.measure("saturate", "saturate", load)
+        end = time.time()
+        for job in jobs:
+            session.batch.remove(job)
+        if jobs and options.unguarded:
+            session.guard.bring_back()
+        shown = f"{extra['mb_s']:.2f} MB/s" if extra else ""
+        self._story.say(f"{measure} {number + 1} of {2 * options.pairs}: {kind} {shown}")
+        return {"start": start, "end": end, **{key: extra[key] for key in ("mb_s", "requests_per_s") if key in extra}}
+
+    def _quiet(self, measure: str) -> None:
+        """No job is left, and the guard is open again.
+
+        After a saturating window it is closed: that storage was slow without batch. It needs requests that are fast
+        again to change its mind; in the latency windows the running client sends them.
+        """
+        node = self._session.node
+
+        def empty() -> bool:
+            return "populated 0" in node.execute(f"cat {JOBS}/cgroup.events").stdout
+
+        wait_until(empty, 180, "all jobs are gone", interval=1)
+        if measure == "latency":
+            self._session.guard.wait_for_state("open", 240)
+            return
+        calm = self._session.clients.start("open_loop", "calm", Load(duration=600, connections=8, rate=self._rate / 3))
+        try:
+            self._session.guard.wait_for_state("open", 240)
+        finally:
+            calm.finish()
+
+    def _attack(self, seconds: float) -> str:
+        threads = self._options.threads
+        if self._options.hog == "disk":
+            return f"hog-disk --threads {threads} --size 64MiB --seconds {seconds:g}"
+        file = self._session.clients.storage.disks[0][-1]
+        return f"hog-xrootd --url root://{self._host}/{file} --streams {threads} --seconds {seconds:g}"
+
+
+def record(options: argparse.Namespace, out: Path) -> Record:
+    if options.pairs < 1:
+        raise BenchmarkError("--pairs must be at least 1")
+    with lab_session(LAYOUTS[options.hog], out, [DISK]) as session:
+        return Isolation(session, options, Story()).record()
+
+
+def study(record: Record) -> dict[str, Any]:
+    offset = float(record.data["clock"]["offset"])
+    requests = Requests.load(record.file("requests"))
+    node = NodeTimeline.parse(record.file("node").read_text(), offset)
+    decisions = Decisions.parse(record.file("journal").read_text(), offset)
+    cpus = cpu_list(str(record.host["node"].get("allowed_cpus", "")))
+    segments = record.data["segments"]
+    latency = [segment for segment in segments if segment["measure"] == "latency"]
+    for segment in latency:
+        found = requests.due_between(segment["start"], segment["end"])
+        segment |= {"p50": found.quantile(0.5), "p99": found.quantile(0.99), "failed": found.failed}
+    hybrid = [segment for segment in segments if segment["kind"] == HYBRID]
+    shares = [node.delivered_share(cpus, segment["start"], segment["end"]) for segment in hybrid]
+    scores = _per_second(requests, [segment for segment in latency if segment["kind"] == HYBRID])
+    alone = [segment for segment in segments if segment["kind"] == ALONE]
+    results: dict[str, Any] = {
+        "p50": _ratios(latency, "p50"),
+        "p99": _ratios(latency, "p99"),
+        "noise_p99": stats.spread([segment["p99"] for segment in latency if segment["kind"] == ALONE]),
+        "isol_p05": stats.isolation_score(scores, 1.0, 0.05),
+        "isol_p01": stats.isolation_score(scores, 1.0, 0.01),
+        "seconds_scored": len(scores),
+        "idle_cpu_used": float(np.mean(shares)) if shares else float("nan"),
+        "false_actions": _count(decisions, alone, precaution=False),
+        "precautions_alone": _count(decisions, alone, precaution=True),
+        "frozen_share_hybrid": _frozen(decisions, hybrid),
+    }
+    throughput = [segment for segment in segments if segment["measure"] == "throughput"]
+    if throughput:
+        results["throughput"] = _ratios(throughput, "mb_s")
+        rates = [segment["mb_s"] for segment in throughput if segment["kind"] == ALONE]
+        results["noise_throughput"] = stats.spread(rates)
+    return results
+
+
+def _ratios(segments: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    """hybrid / storage-only of each pair."""
+    value = {(segment["pair"], segment["kind"]): segment[key] for segment in segments}
+    pairs = sorted({pair for pair, _ in value})
+    ratios = [value[pair, HYBRID] / value[pair, ALONE] for pair in pairs]
+    return {
+        "alone": stats.median([value[pair, ALONE] for pair in pairs]),
+        "hybrid": stats.median([value[pair, HYBRID] for pair in pairs]),
+        "ratios": ratios,
+        "median": stats.median(ratios),
+        "upper": stats.upper_bound(ratios),
+        "lower": stats.lower_bound(ratios),
+    }
+
+
+def _per_second(requests: Requests, segments: list[dict[str, Any]]) -> stats.Floats:
+    """For each second: requests answered over requests asked for."""
+    shares = []
+    for segment in segments:
+        answered = requests.answered_per_second(segment["start"], segment["end"])
+        edges = segment["start"] + np.arange(len(answered) + 1)
+        asked = np.histogram(requests.due, bins=edges)[0]
+        shares.append(answered / np.maximum(asked, 1))
+    return np.concatenate(shares) if shares else np.array([])
+
+
+def _count(decisions: Decisions, segments: list[dict[str, Any]], *, precaution: bool) -> int:
+    found = [item for segment in segments for item in decisions.between(segment["start"], segment["end"]).items]
+    return sum(item.action == "freeze" and item.precaution == precaution for item in found)
+
+
+def _frozen(decisions: Decisions, segments: list[dict[str, Any]]) -> float:
+    total = sum(segment["end"] - segment["start"] for segment in segments)
+    frozen = sum(decisions.frozen_seconds(segment["start"], segment["end"]) for segment in segments)
+    return frozen / total if total else float("nan")
+
+
+def show(record: Record, results: dict[str, Any]) -> str:
+    def ratio(name: str, key: str, unit: Any, bound: str, target: str) -> list[str]:
+        found = results[key]
+        held = found["upper"] if bound == "upper" else found["lower"]
+        return [name, unit(found["alone"]), unit(found["hybrid"]), f"{found['median']:.3f}", f"{held:.3f}", target]
+
+    rows = [["", "alone", "hybrid", "ratio", "95 % bound", "target"]]
+    rows.append(ratio("client p50", "p50", text.seconds, "upper", ""))
+    rows.append(ratio("client p99", "p99", text.seconds, "upper", "<= 1.04"))
+    if "throughput" in results:
+        rows.append(ratio("throughput", "throughput", lambda value: f"{value:.2f} MB/s", "lower", ">= 0.99"))
+    more = [
+        ["isol-p05, isol-p01", f"{results['isol_p05']:.0f}, {results['isol_p01']:.0f}", "target >= 95, >= 90"],
+        ["idle CPU that batch got", text.percent(results["idle_cpu_used"]), "target >= 85 %"],
+        ["time frozen under attack", text.percent(results["frozen_share_hybrid"]), ""],
+        ["freezes with no batch there", str(results["false_actions"]), "target 0"],
+        ["precautions with no batch there", str(results["precautions_alone"]), ""],
+        ["lab noise, p99 (largest / smallest alone)", f"{results['noise_p99']:.3f}", ""],
+    ]
+    if "noise_throughput" in results:
+        more.append(["lab noise, throughput", f"{results['noise_throughput']:.3f}", ""])
+    return "\n".join([text.table(rows), "", text.table(more, header=False)])

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Open-loop storage client: requests are sent on schedule, whatever happened to the ones before.
+
+Latency counts from the moment a request was *due*. A client that waits for one answer before it asks again sends
+nothing during a stall and so hardly sees it (coordinated omission); this one sees every request that the stall hit.
+Requests that are still unanswered at the end are recorded with their age.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from . import arguments as shared
+from .connections import Connection, Pool
+from .progress import Progress, emit
+from .samples import ERROR, OK, OUTSTANDING, UNAVAILABLE, Header, Writer, epoch_offset_ns
+from .schedule import Offsets, arrivals
+
+
+class OpenLoop:
+    """One run over an open pool of connections."""
+
+    HOUSEKEEPING = 0.25
+
+    def __init__(self, options: argparse.Namespace, pool: Pool) -> None:
+        self._options = options
+        self._pool = pool
+        self._progress = Progress()
+        self._lock = threading.Lock()
+        self._pending: dict[int, tuple[int, int, Connection]] = {}
+        self._number = 0
+        self._report_ns = 0
+        self._housekeeping_ns = 0
+        self._writer: Writer | None = None
+        for connection in pool.all():
+            connection.offsets = Offsets(
+                connection.file_size, options.size, options.stride, f"{options.seed} {connection.number}"
+            )
+
+    def run(self) -> dict[str, object]:
+        options = self._options
+        start_ns = time.monotonic_ns()
+        offset_ns = epoch_offset_ns()
+        if options.start_at is not None:
+            start_ns = max(start_ns, int(options.start_at * 1e9) - offset_ns)
+        header = Header(
+            kind="open-loop",
+            start_ns=start_ns,
+            epoch_offset_ns=offset_ns,
+            rate=options.rate,
+            size=options.size,
+            seed=options.seed,
+            targets=self._pool.targets,
+            disk_of_target=self._pool.disk_of_target,
+            settings={
+                "connections_per_disk": options.connections,
+                "even": options.even,
+                "stride": options.stride,
+                "duration": options.duration,
+            },
+        )
+        self._writer = Writer(options.out, header)
+        disks = len(self._pool.connections)
+        self._report_ns = self._housekeeping_ns = start_ns
+        end_ns = start_ns + int(options.duration * 1e9)
+        for number, due in enumerate(arrivals(options.rate, options.seed, even=options.even)):
+            due_ns = start_ns + int(due * 1e9)
+            if not self._wait_until(min(due_ns, end_ns), start_ns):
+                end_ns = time.monotonic_ns()
+            if due_ns >= end_ns:
+                break
+            self._send(due_ns, number % disks)
+        return self._finish(start_ns, end_ns)
+
+    def _wait_until(self, due_ns: int, start_ns: int) -> bool:
+        """Waits and keeps house, also when there is no time to wait; False when the run was asked to stop."""
+        while True:
+            now = time.monotonic_ns()
+            if now - self._housekeeping_ns >= self.HOUSEKEEPING * 1e9 and not self._keep_house(now, start_ns):
+                return False
+            if now >= due_ns:
+                return True
+            time.sleep(min(due_ns - now, 100_000_000) / 1e9)
+
+    def _keep_house(self, now: int, start_ns: int) -> bool:
+        assert self._writer is not None
+        self._housekeeping_ns = now
+        self._pool.repair()
+        self._writer.flush()
+        if now - self._report_ns >= 1e9:
+            emit(self._progress.report((now - start_ns) / 1e9, (now - self._report_ns) / 1e9))
+            self._report_ns = now
+        return self._options.stop_file is None or not self._options.stop_file.exists()
+
+    def _send(self, due_ns: int, disk: int) -> None:
+        assert self._writer is not None
+        self._progress.send()
+        connection = self._pool.pick(disk)
+        sent_ns = time.monotonic_ns()
+        if connection is None:
+            target = self._pool.connections[disk][0].target
+            self._writer.add(due_ns, sent_ns, sent_ns, 0, target, UNAVAILABLE)
+            self._progress.finish(0, 0, ok=False)
+            return
+        number = self._number
+        self._number += 1
+        with self._lock:
+            self._pending[number] = (due_ns, sent_ns, connection)
+
+        def answered(status: Any, data: Any, _hosts: Any) -> None:
+            self._answered(number, time.monotonic_ns(), status, data)
+
+        status = connection.reader.read(connection.offsets.next(), self._options.size, answered)
+        if not status.ok:
+            self._answered(number, time.monotonic_ns(), status, None)
+
+    def _answered(self, number: int, done_ns: int, status: Any, data: Any) -> None:
+        with self._lock:
+            entry = self._pending.pop(number, None)
+        if entry is None:  # the run ended, and it is recorded as outstanding
+            return
+        due_ns, sent_ns, connection = entry
+        size = len(data) if data is not None else 0
+        error = None if status.ok else status.message.strip()
+        if error is None and size != self._options.size:
+            error = f"{size} bytes instead of {self._options.size}"
+        assert self._writer is not None
+        self._writer.add(due_ns, sent_ns, done_ns, size, connection.target, OK if error is None else ERROR)
+        self._progress.finish((done_ns - due_ns) / 1e9, size, error is None)
+        self._pool.done(connection, error)
+
+    def _finish(self, start_ns: int, end_ns: int) -> dict[str, object]:
+        assert self._writer is not None
+        drain_ns = time.monotonic_ns() + int(self._options.drain * 1e9)
+        while self._pending and time.monotonic_ns() < drain_ns:
+            time.sleep(0.02)
+        with self._lock:
+            left, self._pending = self._pending, {}
+        now = time.monotonic_ns()
+        for due_ns, sent_ns, connection in left.values():
+            self._writer.add(due_ns, sent_ns, now, 0, connection.target, OUTSTANDING)
+        self._writer.close()
+        summary = self._progress.report((end_ns - start_ns) / 1e9, max((end_ns - start_ns) / 1e9, 1e-9))
+        summary["outstanding"] = len(left)
+        errors = sorted({connection.last_error for connection in self._pool.all() if connection.last_error})
+        return {"end": True, **summary, "last_errors": errors}
+
+
+def main(argv: list[str]) -> int:
+    arguments = shared.parser("open-loop storage client")
+    arguments.add_argument("--rate", type=float, required=True, help="requests per second, over all disks")
+    arguments.add_argument("--even", action="store_true", help="evenly spaced requests instead of Poisson arrivals")
+    options = arguments.parse_args(argv)
+    shared.raise_priority()
+    pool = Pool(options.endpoint, shared.disks(options.disk), options.connections)
+    pool.open_all(options.open_timeout)
+    if options.ready_file is not None:
+        options.ready_file.touch()
+    emit({"ready": True, "connections": len(pool.all())})
+    emit(OpenLoop(options, pool).run())
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    # Destroying files whose server does not answer would wait for it.
+    os._exit(code)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts storage clients outside the node and reads what they say while they run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import BenchmarkError
+from .lab import ClientRoot
+
+CODE = Path(__file__).resolve().parent / "client"
+# Where things are inside the client root; /srv is empty there.
+CODE_IN_ROOT = "/srv/beerbench/client"
+OUT_IN_ROOT = "/srv/beerbench/out"
+KEY_IN_ROOT = "/srv/beerbench/storage.keytab"
+
+
+class ClientError(BenchmarkError):
+    """A client that ended badly, with the end of what it said."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How to reach the storage of a node, and which files to read: one list of paths per disk."""
+
+    endpoint: str
+    disks: list[list[str]]
+    keytab: Path | None = None
+
+
+@dataclass
+class Load:
+    """Arguments of the clients, see client/arguments.py."""
+
+    duration: float
+    connections: int = 12
+    size: int = 65536
+    stride: int = 262144
+    seed: int = 1
+    rate: float | None = None
+    even: bool = False
+    sequential: bool = False
+    extra: list[str] = field(default_factory=list)
+
+    def arguments(self) -> list[str]:
+        words = ["--duration", str(self.duration), "--connections", str(self.connections), "--size", str(self.size)]
+        words += ["--stride", str(self.stride), "--seed", str(self.seed), *self.extra]
+        if self.rate is not None:
+            words += ["--rate", str(self.rate)]
+        if self.even:
+            words.append("--even")
+        if self.sequential:
+            words.append("--sequential")
+        return words
+
+
+class Clients:
+    """Clients of one storage, in one root; samples go to `out`."""
+
+    def __init__(self, root: ClientRoot, storage: Storage, out: Path) -> None:
+        self._root = root
+        self.storage = storage
+        self.out = out
+        out.mkdir(parents=True, exist_ok=True)
+
+    def start(self, kind: str, name: str, load: Load, on_line: Callable[[dict[str, Any]], None] | None = None) -> Run:
+        """Starts `open_loop` or `saturate`; samples go to out/<name>.samples."""
+        argv = ["python3", "-m", f"client.{kind}", "--endpoint", self.storage.endpoint, *load.arguments()]
+        for paths in self.storage.disks:
+            argv += ["--disk", ",".join(paths)]
+        for ending in ("stop", "samples"):
+            (self.out / f"{name}.{ending}").unlink(missing_ok=True)
+        argv += ["--out", f"{OUT_IN_ROOT}/{name}.samples", "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
+        return Run(self.command(argv), self.out, name, on_line)
+
+    def measure(self, kind: str, name: str, load: Load) -> dict[str, Any]:
+        """Runs a client to its end; its last line."""
+        return self.start(kind, name, load).wait(load.duration + 300)
+
+    def command(self, argv: Sequence[str]) -> list[str]:
+        """A host command line that runs argv in the client root with the key of the storage."""
+        binds: dict[Path | str, str] = {CODE: CODE_IN_ROOT, self.out: OUT_IN_ROOT}
+        env = {"PYTHONPATH": str(Path(CODE_IN_ROOT).parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        if self.storage.keytab is not None:
+            binds[self.storage.keytab] = KEY_IN_ROOT
+            env |= {"XrdSecSSSKT": KEY_IN_ROOT, "XrdSecPROTOCOL": "sss"}
+        return self._root.command(argv, binds=binds, env=env)
+
+
+class Run:
+    """A running client. Its lines are JSON; anything else is kept for the error message."""
+
+    def __init__(
+        self, command: list[str], out: Path, name: str, on_line: Callable[[dict[str, Any]], None] | None
+    ) -> None:
+        self.samples = out / f"{name}.samples"
+        self._stop_file = out / f"{name}.stop"
+        self._on_line = on_line
+        self._ready = threading.Event()
+        self._words: list[str] = []
+        self._end: dict[str, Any] | None = None
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_ready(self, timeout: float) -> None:
+        """Until all connections are open and requests are sent."""
+        if not self._ready.wait(timeout) or self._end_of_process_before_ready():
+            self.kill()
+            raise ClientError(f"storage client not ready after {timeout:.0f} s: {self._tail()}")
+
+    def finish(self, timeout: float = 30) -> dict[str, Any]:
+        """Asks the client to end, waits for it, returns its last line."""
+        self._stop_file.touch()
+        return self.wait(timeout)
+
+    def wait(self, timeout: float) -> dict[str, Any]:
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise ClientError(f"storage client still runs after {timeout:.0f} s: {self._tail()}") from None
+        self._reader.join(10)
+        if code != 0 or self._end is None:
+            raise ClientError(f"storage client ended with {code}: {self._tail()}")
+        return self._end
+
+    def kill(self) -> None:
+        """unshare --kill-child takes the client along."""
+        self._process.kill()
+        self._process.wait()
+
+    def _end_of_process_before_ready(self) -> bool:
+        return self._end is None and self._process.poll() is not None
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            try:
+                parsed = json.loads(line)
+            except ValueError:
+                self._words.append(line.rstrip())
+                continue
+            if parsed.get("end"):
+                self._end = parsed
+            elif parsed.get("ready"):
+                self._ready.set()
+            elif self._on_line is not None:
+                self._on_line(parsed)
+        self._ready.set()
+
+    def _tail(self) -> str:
+        return "\n".join(self._words[-12:])

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clients against a real XRootD server: they must see what a storage user would see."""
+
+from __future__ import annotations
+
+import signal
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+from beerbench.clients import Clients, Load, Storage
+from beerbench.timeline.requests import OK, Requests
+from beerbench.transfers import File, Transfers
+from beerbench.waiting import wait_until
+from beerlab import client_root
+from conftest import Server
+
+RATE = 100.0
+
+
+def clients(server: Server, out: Path) -> Clients:
+    out.mkdir(mode=0o755)
+    return Clients(client_root(), Storage(server.endpoint, server.disks), out)
+
+
+def test_open_loop_sends_on_schedule_and_reads_both_disks(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    end = one.measure("open_loop", "calm", Load(duration=3, connections=3, rate=RATE))
+    found = Requests.load(tmp_path / "out/calm.samples")
+    assert end["errors"] == 0
+    assert len(found) == end["sent"] == end["done"]
+    assert 0.7 * 3 * RATE < len(found) < 1.3 * 3 * RATE
+    assert set(found.disk) == {0, 1}
+    assert abs(found.due[0] - time.time()) < 60
+    assert found.quantile(0.5) < 0.05
+    assert found.failed == found.unanswered == 0
+
+
+def test_a_stall_of_the_server_is_seen_by_every_request_that_was_due_in_it(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    run = one.start("open_loop", "stall", Load(duration=4, connections=3, rate=RATE))
+    run.wait_ready(30)
+    time.sleep(1.0)
+    server.signal(signal.SIGSTOP)
+    stopped = time.time()
+    time.sleep(1.5)
+    server.signal(signal.SIGCONT)
+    run.wait(30)
+    found = Requests.load(tmp_path / "out/stall.samples")
+    inside = found.due_between(stopped + 0.05, stopped + 1.0)
+    # Closed-loop clients would have 6 requests in the stall: one per connection.
+    assert len(inside) > 0.6 * 0.95 * RATE
+    assert float(inside.latency.min()) > 0.4
+    assert found.due_between(stopped + 2.5, stopped + 3).quantile(0.5) < 0.1
+
+
+def test_requests_that_are_never_answered_are_counted_with_their_age(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    run = one.start("open_loop", "dead", Load(duration=3, connections=3, rate=RATE))
+    run.wait_ready(30)
+    time.sleep(1.0)
+    server.signal(signal.SIGSTOP)
+    run.wait(30)
+    found = Requests.load(tmp_path / "out/dead.samples")
+    assert found.unanswered > 0.5 * RATE
+    assert 1.0 < float(found.latency.max()) < 3.5
+
+
+def test_the_client_goes_on_after_a_restart_of_the_server(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    run = one.start("open_loop", "restart", Load(duration=12, connections=3, rate=RATE))
+    run.wait_ready(30)
+    time.sleep(1.0)
+    server.stop()
+    server.start()
+    back = time.time()
+    run.wait(60)
+    found = Requests.load(tmp_path / "out/restart.samples")
+    late = found.due_between(back + 7, back + 9)
+    assert len(late) > 100
+    assert late.failed == 0
+    assert late.quantile(0.9) < 0.1
+
+
+def test_saturate_counts_what_it_moves(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    end = one.measure("saturate", "full", Load(duration=1, connections=2))
+    found = Requests.load(tmp_path / "out/full.samples")
+    assert end["requests_per_s"] > 100
+    assert end["errors"] == 0
+    assert found.size[found.outcome == OK].sum() / end["seconds"] / 1e6 == pytest.approx(end["mb_s"], rel=0.01)
+
+
+def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    content = (server.folder / "data/01/file-1").read_bytes()
+    path = server.disks[0][0]
+    good = File(path, len(content), f"{zlib.adler32(content):08x}")
+    copies = Transfers(one, [good, File(path, len(content), "00000001")])
+    wait_until(lambda: len(copies.done) >= 2, 30, "two copies are done")
+    first, second = copies.finish()[:2]
+    assert first["ok"], first
+    assert 0 < first["end"] - first["start"] < 20
+    assert not second["ok"]
+    assert "checksum" in second["message"].lower()

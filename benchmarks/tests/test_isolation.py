@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `isolation` computes from a record with known numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from beerbench.bench import isolation
+from beerbench.client.samples import OK, Header, Writer
+from beerbench.record import Record
+
+T0 = 1_800_000_000.0
+SECONDS = 10.0
+SLOWER = 1.02  # in hybrid windows
+
+
+def make(folder: Path, pairs: int = 5) -> Record:
+    chance = random.Random(3)  # noqa: S311 (no secret)
+    header = Header("open-loop", 0, int(T0 * 1e9), 100, 65536, 1, ["/a"], [0])
+    writer = Writer(folder / "requests.samples", header)
+    segments = []
+    kinds = isolation.order(pairs)
+    for number, kind in enumerate(kinds):
+        start = 20.0 * number
+        for request in range(1000):
+            due = start + request * SECONDS / 1000
+            latency = chance.uniform(0.010, 0.020) * (SLOWER if kind == isolation.HYBRID else 1)
+            writer.add(int(due * 1e9), int(due * 1e9), int((due + latency) * 1e9), 65536, 0, OK)
+        segments.append({"measure": "latency", "kind": kind, "pair": number // 2}
+                        | {"start": T0 + start, "end": T0 + start + SECONDS})  # fmt: skip
+    for number, kind in enumerate(kinds):
+        start = T0 + 1000 + 20 * number
+        speed = 5.0 if kind == isolation.ALONE else 4.9
+        segments.append({"measure": "throughput", "kind": kind, "pair": number // 2, "start": start}
+                        | {"end": start + SECONDS, "mb_s": speed, "requests_per_s": 80})  # fmt: skip
+    writer.close()
+    lines = []
+    for second in range(1300):
+        slices = {"beer.slice/beer-jobs.slice": {"cpu_usec": second * 900_000, "io": {}, "io_pressure": {}}}
+        cpus = [[0] * 8, [0, 0, 0, second * 10, 0, 0, 0, 0]]
+        line = {"kind": "sample", "time": T0 + second, "cpus": cpus, "slices": slices, "state": "open"}
+        lines.append(json.dumps(line))
+    (folder / "node.jsonl").write_text("\n".join(lines))
+    freeze = {"time_ns": int((T0 + 25) * 1e9), "from": "open", "to": "frozen", "cause": "weak", "action": "freeze"}
+    freeze |= {"outcome": "done", "duration_ns": 1, "precaution": True}
+    thaw = {**freeze, "time_ns": int((T0 + 26) * 1e9), "from": "frozen", "to": "open", "action": "thaw"}
+    (folder / "journal.jsonl").write_text(json.dumps(freeze) + "\n" + json.dumps(thaw) + "\n")
+    data = {"segments": segments, "clock": {"offset": 0.0, "error": 0.01, "drift": 0.0}}
+    data["files"] = {name: f"{name}.jsonl" for name in ("node", "journal")} | {"requests": "requests.samples"}
+    record = Record("isolation", {"pairs": pairs}, {"node": {"allowed_cpus": "1"}}, data)
+    record.save(folder)
+    return record
+
+
+def test_windows_alternate_abba() -> None:
+    a, b = isolation.ALONE, isolation.HYBRID
+    assert isolation.order(3) == [a, b, b, a, a, b]
+
+
+def test_ratios_scores_and_idle_cpu(tmp_path: Path) -> None:
+    make(tmp_path)
+    results = isolation.study(Record.load(tmp_path))
+    assert results["p99"]["median"] == pytest.approx(SLOWER, abs=0.01)
+    assert results["p99"]["upper"] >= results["p99"]["median"]
+    assert results["throughput"]["median"] == pytest.approx(0.98)
+    assert results["isol_p01"] > 95
+    assert results["idle_cpu_used"] == pytest.approx(0.9, abs=0.01)
+    assert 1.0 <= results["noise_p99"] < 1.02
+    # The one precaution lies in a hybrid window.
+    assert (results["false_actions"], results["precautions_alone"]) == (0, 0)
+    assert results["frozen_share_hybrid"] == pytest.approx(1 / 100, rel=0.1)
+
+
+def test_the_text_puts_targets_beside_results(tmp_path: Path) -> None:
+    make(tmp_path)
+    record = Record.load(tmp_path)
+    shown = isolation.show(record, isolation.study(record))
+    assert "<= 1.04" in shown
+    assert "throughput" in shown
+    assert "lab noise" in shown

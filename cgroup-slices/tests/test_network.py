@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packet rules, tried with packets: this namespace is the server, another its container, a third the world."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import netns
+import pytest
+from conftest import TOP
+
+SCRIPT = TOP / "network/beer-network"
+CONTAINER, HOST, WORLD, BATCH = "10.127.0.2", "10.127.0.1", "192.0.2.9", "198.51.100.17"
+
+
+def beer_network(verb: str, config: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"BEER_NETWORK_CONF": str(config), "BEER_NETWORK_RULES": str(TOP / "network/beer.nft")}
+    return subprocess.run([SCRIPT, verb], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "network.conf"
+    path.write_text((TOP / "network/network.conf").read_text())
+    return path
+
+
+@dataclass(frozen=True)
+class Net:
+    container: netns.Space
+    world: netns.Space
+
+
+@pytest.fixture
+def net() -> Iterator[Net]:
+    assert netns.in_own_namespace(), "run by `make check`, which enters a network namespace of its own"
+    with netns.space() as container, netns.space() as world:
+        netns.sh(f"""
+            ip link set lo up
+            ip link add docker0 type veth peer name eth0 netns {container.pid}
+            ip addr add {HOST}/24 dev docker0; ip -6 addr add fd00::1/64 dev docker0 nodad; ip link set docker0 up
+            ip link add uplink type veth peer name eth0 netns {world.pid}
+            ip addr add 192.0.2.1/24 dev uplink; ip link set uplink up
+            echo 1 > /proc/sys/net/ipv4/ip_forward
+        """)
+        container.run(f"""
+            ip addr add {CONTAINER}/24 dev eth0; ip -6 addr add fd00::2/64 dev eth0 nodad; ip link set eth0 up
+            ip addr add 10.1.1.1/32 dev eth0
+            ip route add default via {HOST}
+        """)
+        world.run(f"ip addr add {WORLD}/24 dev eth0; ip link set eth0 up; ip route add default via 192.0.2.1")
+        yield Net(container, world)
+        netns.sh("nft flush ruleset; ip link del docker0; ip link del uplink")
+
+
+def test_a_job_reaches_the_storage_port_only(net: Net, config: Path) -> None:
+    with netns.listening(1094, 22, 9100, 9618, 9721):
+        # Without the rules everything is open: this test can fail.
+        assert netns.connect(net.container, HOST, 9721)
+        assert netns.connect(net.container, "fd00::1", 9721)
+        result = beer_network("load", config)
+        assert result.returncode == 0, result.stderr
+        assert beer_network("check", config).returncode == 0
+        assert netns.connect(net.container, HOST, 1094)
+        # The server's other address is still this server.
+        assert netns.connect(net.container, "192.0.2.1", 1094)
+        for port in (22, 9100, 9618, 9721):
+            assert not netns.connect(net.container, HOST, port)
+            assert not netns.connect(net.container, "192.0.2.1", port)
+            assert not netns.connect(net.container, "fd00::1", port)
+        assert not netns.connect(net.container, "fd00::1", 1094)
+        assert net.container.run(f"ping -c1 -W1 {HOST}", check=False).returncode != 0
+        # Others are none of this table's business.
+        assert netns.connect(net.world, "192.0.2.1", 22)
+
+
+def test_a_job_cannot_pass_for_somebody_else(net: Net, config: Path) -> None:
+    net.container.run(f"ip route replace {HOST}/32 dev eth0 src 10.1.1.1")
+    netns.sh("ip route add 10.1.1.1/32 dev docker0")
+    with netns.listening(1094):
+        assert netns.connect(net.container, HOST, 1094)
+        assert beer_network("load", config).returncode == 0
+        assert not netns.connect(net.container, HOST, 1094)
+
+
+def source_seen(net: Net) -> str:
+    """The address from which the world sees a job's connection."""
+    answers: list[str] = []
+    program = (
+        "import socket; s = socket.create_server(('', 1094)); print('up', flush=True); s.settimeout(5);"
+        " print(s.accept()[1][0])"
+    )
+    command = ["nsenter", "-t", str(net.world.pid), "-n", "python3", "-ISc", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        client = threading.Thread(target=netns.connect, args=(net.container, WORLD, 1094))
+        client.start()
+        answers.append(server.stdout.readline().strip())
+        client.join()
+    return answers[0]
+
+
+def test_what_leaves_the_node_carries_the_batch_address(net: Net, config: Path) -> None:
+    # Docker's own rule, which must lose against ours and work without it.
+    netns.sh(
+        "nft add table ip nat; nft 'add chain ip nat POSTROUTING { type nat hook postrouting priority srcnat; }';"
+        "nft add rule ip nat POSTROUTING ip saddr 10.127.0.0/24 oifname != docker0 masquerade"
+    )
+    assert beer_network("load", config).returncode == 0
+    assert source_seen(net) == "192.0.2.1"
+    with config.open("a") as file:
+        file.write(f"batch_address = {BATCH}\n")
+    assert beer_network("load", config).returncode == 0
+    assert source_seen(net) == BATCH
+
+
+def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:
+    net.world.run("ip addr add 169.254.169.254/32 dev eth0")
+    netns.sh("ip route add 169.254.169.254/32 via 192.0.2.9")
+    program = "import socket; s = socket.create_server(('', 80)); print('up', flush=True); s.accept(); s.accept()"
+    command = ["nsenter", "-t", str(net.world.pid), "-n", "python3", "-ISc", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        assert netns.connect(net.container, "169.254.169.254", 80)
+        assert beer_network("load", config).returncode == 0
+        assert not netns.connect(net.container, "169.254.169.254", 80)
+        server.kill()
+
+
+def test_loading_twice_leaves_one_set_of_rules(net: Net, config: Path) -> None:
+    assert beer_network("load", config).returncode == 0
+    once = netns.sh("nft -s list ruleset")
+    assert beer_network("load", config).returncode == 0
+    assert netns.sh("nft -s list ruleset") == once
+
+
+def test_check_fails_when_somebody_flushed_the_rules(net: Net, config: Path) -> None:
+    assert beer_network("load", config).returncode == 0
+    netns.sh("nft flush ruleset")
+    result = beer_network("check", config)
+    assert result.returncode == 1
+    assert "table inet beer is not loaded" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("batch_adress = 192.0.2.1", "batch_adress: unknown; known are batch_prefix, storage_port, batch_address"),
+        ("batch_address = here", "batch_address: 'here' is not like 192.0.2.17"),
+        ("batch_address = 192.0.2.1; flush ruleset", "batch_address: '192.0.2.1;flushruleset' is not like"),
+        ("batch_address = 999.0.2.1", "the rules do not load"),
+        ("storage_port = 99999", "the rules do not load"),
+        ("batch_prefix = 10.127.0.0", "batch_prefix: '10.127.0.0' is not like 10.127.0.0/16"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_and_changes_nothing(net: Net, config: Path, line: str, message: str) -> None:
+    assert beer_network("load", config).returncode == 0
+    before = netns.sh("nft -s list ruleset")
+    with config.open("a") as file:
+        file.write(f"{line}\n")
+    result = beer_network("check-config", config)
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert str(config) in result.stderr
+    assert beer_network("load", config).returncode == 1
+    assert netns.sh("nft -s list ruleset") == before
+
+
+def test_an_absent_configuration_is_an_error(tmp_path: Path) -> None:
+    result = beer_network("load", tmp_path / "absent.conf")
+    assert result.returncode == 1
+    assert "cannot be read" in result.stderr

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The innocent job: a stream of equal units of integer arithmetic, no I/O, each with a known result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from beer_payload.report import Gaps, Stopwatch, WrongNumber
+
+# About 2 ms on a current core and 40 ms emulated: short beside a freeze, long beside a look at the clock.
+STEPS = 20_000
+MASK = (1 << 64) - 1
+RESULT = 0x92D32D9DDB0CD321
+
+
+def unit() -> int:
+    """Knuth's linear congruential generator, STEPS times."""
+    value = 1
+    for _ in range(STEPS):
+        value = (value * 6364136223846793005 + 1442695040888963407) & MASK
+    return value
+
+
+def run(
+    seconds: float | None,
+    units: int | None,
+    clock: Callable[[], float] = time.monotonic,
+    work: Callable[[], int] = unit,
+) -> dict[str, Any]:
+    """Works for so long, or for so many units (a fixed amount of work, whose wall time tells what was lost)."""
+    watch, start = Stopwatch(), clock()
+    gaps = Gaps(start)
+    done = 0
+    while done < units if units is not None else clock() - start < (seconds or 0):
+        if work() != RESULT:
+            raise WrongNumber(f"unit {done} came out wrong")
+        done += 1
+        gaps.step(clock())
+    times = watch.times()
+    rate = done / times["cpu_seconds"] if times["cpu_seconds"] > 0 else 0.0
+    return {
+        "units": done,
+        "units_per_cpu_second": round(rate, 2),
+        "longest_gap_seconds": round(gaps.longest, 3),
+        **times,
+    }

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command line of beer-payload: one subcommand per payload."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from beer_payload import __version__, burn, disk, job, physics, storage, stream
+from beer_payload.report import EXIT_CODES, PayloadError, emit
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def size(text: str) -> int:
+    """A size with its unit: 64KiB, 1MiB."""
+    match = re.fullmatch(r"(\d+)\s*([KMG]i)?B", text)
+    if not match or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size with a unit (B, KiB, MiB, GiB), such as 64KiB")
+    return int(match[1]) * UNITS[f"{match[2] or ''}B"]
+
+
+def url(text: str) -> storage.Url:
+    try:
+        return storage.Url.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def whole(low: int, high: int) -> Any:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+            raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def duration(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) <= 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive number of seconds")
+    return float(text)
+
+
+def share(text: str) -> float:
+    if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) > 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a share from 0 to 1")
+    return float(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="beer-payload",
+        description="Jobs for a BEER node. Each prints one JSON report.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = top.add_subparsers(dest="payload", required=True)
+    count, streams = whole(1, 10_000_000), whole(1, 256)
+    keytab = "sss keytab (default: the one that $XrdSecSSSKT names)"
+
+    one = commands.add_parser("physics", help="generate collisions, store them in XRootD, check every number")
+    one.add_argument("--events", type=count, default=100, help="collisions to generate (default: 100)")
+    one.add_argument("--seed", type=whole(1, physics.MAX_SEED), default=1, help="of the random numbers (default: 1)")
+    processes = "; ".join(f"{process.name}: {process.about}" for process in physics.PROCESSES.values())
+    one.add_argument("--process", choices=sorted(physics.PROCESSES), default="hard-qcd", help=processes)
+    one.add_argument("--output", type=url, help="root://server[:port]//path; without it the file is checked locally")
+    one.add_argument("--keytab", type=Path, help=keytab)
+    one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab))
+
+    one = commands.add_parser("burn", help="test payload, innocent: CPU only, equal units of work")
+    amount = one.add_mutually_exclusive_group(required=True)
+    amount.add_argument("--seconds", type=duration, help="work for so long")
+    amount.add_argument("--units", type=count, help="do so much work")
+    one.set_defaults(run=lambda a: burn.run(a.seconds, a.units))
+
+    one = commands.add_parser("hog-disk", help="test payload, hostile: random direct I/O on scratch")
+    one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to attack (default: .)")
+    one.add_argument("--threads", type=streams, default=8)
+    one.add_argument("--seconds", type=duration, required=True, help="length of the attack, after the file is filled")
+    one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per request (default: 64KiB)")
+    one.add_argument("--size", type=size, default=size("256MiB"), help="of the file (default: 256MiB)")
+    one.add_argument("--write-share", type=share, default=0.5, help="share of writes (default: 0.5)")
+    one.set_defaults(run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share))
+
+    one = commands.add_parser("hog-xrootd", help="test payload, hostile: random reads through XRootD")
+    one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")
+    one.add_argument("--streams", type=streams, default=8, help="connections (default: 8)")
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per request (default: 64KiB)")
+    one.add_argument("--keytab", type=Path, help=keytab)
+    one.set_defaults(run=lambda a: stream.run(a.url, a.streams, a.seconds, a.block, a.keytab))
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    top = parser()
+    arguments = top.parse_args(argv)
+    if arguments.payload == "hog-disk":
+        try:
+            disk.check_sizes(arguments.block, arguments.size)
+        except ValueError as error:
+            top.error(str(error))
+    try:
+        return emit(arguments.payload, arguments.run(arguments))
+    except PayloadError as error:
+        return emit(arguments.payload, {}, error)

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk hog: random direct reads and writes on the job's own scratch.
+
+Direct I/O, because the page cache would hide the job from the disk; many threads, because one request at a time is
+polite. Memory for direct I/O must be aligned: anonymous mmap gives whole pages.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+from beer_payload import load
+from beer_payload.report import SetupError, Stopwatch
+
+ALIGNMENT = 4096
+FILL_BLOCK = 1 << 20
+
+
+def check_sizes(block: int, size: int) -> None:
+    if block < ALIGNMENT or block % ALIGNMENT:
+        raise ValueError(f"--block must be a multiple of {ALIGNMENT} bytes")
+    if size < block:
+        raise ValueError("--size is smaller than --block")
+
+
+def open_direct(folder: Path) -> int:
+    """A file without a name: it is gone when the job is, however the job ends."""
+    path = folder / f"hog-disk-{os.getpid()}"
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+        path.unlink()
+    except OSError as error:
+        raise SetupError(f"no direct I/O on {folder}: {error}") from error
+    return descriptor
+
+
+def fill(descriptor: int, size: int) -> None:
+    """Writes the whole file: reads of extents that were never written do not reach the disk."""
+    with mmap.mmap(-1, FILL_BLOCK) as block:
+        block.write(os.urandom(FILL_BLOCK))
+        for offset in range(0, size, FILL_BLOCK):
+            try:
+                os.pwritev(descriptor, [memoryview(block)[: min(FILL_BLOCK, size - offset)]], offset)
+            except OSError as error:
+                raise SetupError(f"cannot write {size} bytes of scratch: {error}") from error
+
+
+def operation(descriptor: int, block: int, size: int, write_share: float, chance: random.Random) -> load.Operation:
+    buffer = mmap.mmap(-1, block)
+    places = size // block
+
+    def once() -> int:
+        offset = chance.randrange(places) * block
+        if chance.random() < write_share:
+            return os.pwritev(descriptor, [buffer], offset)
+        return os.preadv(descriptor, [buffer], offset)
+
+    return once
+
+
+def run(path: Path, threads: int, seconds: float, block: int, size: int, write_share: float) -> dict[str, Any]:
+    watch = Stopwatch()
+    size -= size % block
+    descriptor = open_direct(path)
+    try:
+        fill(descriptor, size)
+        fill_seconds = watch.wall()
+        operations = [
+            operation(descriptor, block, size, write_share, random.Random(number))  # noqa: S311 - offsets, no secrets
+            for number in range(threads)
+        ]
+        found = load.hammer(operations, seconds, OSError)
+    finally:
+        os.close(descriptor)
+    if not found["operations"]:
+        raise SetupError(f"not one operation succeeded on {path}: {found['last_error']}")
+    return {"threads": threads, "block": block, "fill_seconds": round(fill_seconds, 3), **found, **watch.times()}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `beer`: what the guard does, and why, for people.
+
+mod say;
+mod status;
+mod why;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use policy::Config;
+
+/// Shows what the guard of this node does, and why.
+#[derive(Parser)]
+#[command(
+    name = "beer",
+    version,
+    after_help = "Exit status: 0 good, 1 something cannot be read, 2 wrong command line, 3 no guard is alive."
+)]
+struct Arguments {
+    /// The guard's configuration; says where state and journal are.
+    #[arg(long, global = true, default_value = "/etc/beer/guard.toml", value_name = "FILE")]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// State of the node, slack of each objective, what is offered to batch, the last decision.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// What was decided lately, on what evidence, and what came of it.
+    Why {
+        /// How far back: 30s, 10m, 2h, 7d.
+        #[arg(long, default_value = "10m", value_name = "TIME", value_parser = why::parse_since)]
+        since: u64,
+        /// As a JSON array of journal records.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match execute(&Arguments::parse()) {
+        Ok(code) => code,
+        // `beer why | head` is no error.
+        Err(error) if broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("beer: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+fn execute(arguments: &Arguments) -> Result<ExitCode> {
+    // With a broken configuration, or none that this user may read, things are where they normally are.
+    let config = std::fs::read_to_string(&arguments.config).ok();
+    let config = config.and_then(|text| Config::parse(&arguments.config.display().to_string(), &text).ok());
+    let mut out = std::io::stdout().lock();
+    match &arguments.command {
+        Command::Status { json } => {
+            let run = config.map_or_else(|| PathBuf::from("/run/beer/guard"), |config| config.paths.run);
+            status::show(&run, *json, &guardd::clock::SystemClock, &mut out)
+        }
+        Command::Why { since, json } => {
+            let folder = config.map_or_else(|| PathBuf::from("/var/lib/beer/journal"), |config| config.journal.folder);
+            why::show(&folder, *since, *json, &guardd::clock::SystemClock, &mut out)
+        }
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `beer status`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use guardd::clock::Clock;
+use guardd::control::StateFile;
+use guardd::heartbeat;
+use intf::journal::Evidence;
+use intf::state::NodeState;
+use intf::status::{FilesystemStatus, ObjectiveStatus, SignalStatus, Status};
+
+use crate::say;
+
+/// As the startd helper judges it.
+const STALE_NS: u64 = 5_000_000_000;
+
+/// Prints it. Exit status 3 when there is no living guard.
+pub fn show(run: &Path, json: bool, clock: &dyn Clock, out: &mut impl Write) -> Result<ExitCode> {
+    let state = heartbeat::read(&run.join(StateFile::NAME));
+    let age_ns = state.as_ref().ok().map(|line| heartbeat::age_ns(line, clock));
+    let alive = age_ns.is_some_and(|age_ns| age_ns <= STALE_NS);
+    let path = run.join("status.json");
+    let text = match std::fs::read_to_string(&path) {
+        Err(_) if !alive => return no_guard(run, json, age_ns, out),
+        text => text.with_context(|| format!("{}", path.display()))?,
+    };
+    let status: Status = serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    if json {
+        let mut value: serde_json::Value = serde_json::to_value(&status)?;
+        if let Some(object) = value.as_object_mut() {
+            object.insert("alive".into(), alive.into());
+            object.insert("heartbeat_age_ns".into(), age_ns.into());
+        }
+        writeln!(out, "{value:#}")?;
+    } else {
+        if !alive {
+            writeln!(out, "NO GUARD IS ALIVE ({}); below is the last that it said.", heartbeat_age(age_ns))?;
+        }
+        write!(out, "{}", text_of(&status, clock.realtime_ns()))?;
+    }
+    Ok(if alive { ExitCode::SUCCESS } else { ExitCode::from(3) })
+}
+
+fn no_guard(run: &Path, json: bool, age_ns: Option<u64>, out: &mut impl Write) -> Result<ExitCode> {
+    if json {
+        writeln!(out, "{}", serde_json::json!({ "alive": false, "heartbeat_age_ns": age_ns }))?;
+    } else {
+        writeln!(out, "No guard is alive: nothing usable in {} ({}).", run.display(), heartbeat_age(age_ns))?;
+    }
+    Ok(ExitCode::from(3))
+}
+
+fn heartbeat_age(age_ns: Option<u64>) -> String {
+    match age_ns {
+        None => "no heartbeat".into(),
+        Some(u64::MAX) => "its heartbeat is of another boot".into(),
+        Some(age_ns) => format!("heartbeat {} old", say::duration(age_ns)),
+    }
+}
+
+fn text_of(status: &Status, now_ns: u64) -> String {
+    let mut lines = Vec::new();
+    let precaution = if status.precaution { ", as a precaution" } else { "" };
+    lines.push(format!(
+        "{}: {}{precaution} for {} ({}); {}",
+        status.node,
+        status.state,
+        say::duration(status.state_ns),
+        status.reason,
+        if status.admit { "new jobs may start" } else { "no new jobs" }
+    ));
+    let jobs = say::count(status.jobs.into(), "job");
+    lines.push(format!(
+        "  batch       {jobs}; {} and {} MiB offered",
+        say::count(status.cores.into(), "core"),
+        status.memory_mb
+    ));
+    if status.state == NodeState::Frozen {
+        lines.push(format!("  frozen      since {}", say::time(now_ns.saturating_sub(status.state_ns))));
+    }
+    lines.extend(status.objectives.iter().map(objective));
+    lines.extend(status.filesystems.iter().map(filesystem));
+    lines.extend(status.signals.iter().map(signal));
+    let precautions = &status.precautions;
+    lines.push(format!(
+        "  precautions {} of which {} needless, {:.3} % of the last hour{}",
+        precautions.count,
+        precautions.needless,
+        precautions.needless_share * 100.0,
+        if precautions.suspended { "; SUSPENDED, they cost too much" } else { "" }
+    ));
+    let cost = &status.control_loop;
+    lines.push(format!(
+        "  guard       {} up, tick {} (longest {}), {} late, {} KiB resident",
+        say::duration(now_ns.saturating_sub(status.started_ns)),
+        say::duration(cost.mean_ns),
+        say::duration(cost.max_ns),
+        cost.late,
+        cost.rss_bytes / 1024
+    ));
+    if let Some(last) = &status.last {
+        let ago = say::duration(now_ns.saturating_sub(last.time_ns));
+        lines.push(format!("  last        {ago} ago: {}", last.sentence()));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn objective(objective: &ObjectiveStatus) -> String {
+    let ObjectiveStatus { name, level, signal, slack, rate, worst } = objective;
+    let worst = worst.as_ref().map(|evidence| format!("; worst: {}", measured(evidence))).unwrap_or_default();
+    let signal = if signal == "fresh" { String::new() } else { format!(", signal {signal}") };
+    format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{signal}{worst}")
+}
+
+fn measured(evidence: &Evidence) -> String {
+    format!("{} {:.2} of {:.2} {}", evidence.series, evidence.value, evidence.limit, evidence.unit)
+}
+
+fn filesystem(filesystem: &FilesystemStatus) -> String {
+    let share = filesystem.batch_share.map(|share| format!(", {:.0} % batch", share * 100.0)).unwrap_or_default();
+    let oldest = match filesystem.oldest_ns {
+        0 => String::new(),
+        age => format!(" (oldest {})", say::duration(age)),
+    };
+    format!(
+        "  filesystem  {}: {} storage{oldest} and {} batch requests in flight{share}{}",
+        filesystem.path,
+        filesystem.storage_in_flight,
+        filesystem.batch_in_flight,
+        if filesystem.quarantined { "; STUCK without batch, look at the disk" } else { "" }
+    )
+}
+
+fn signal(signal: &SignalStatus) -> String {
+    match (signal.ok, signal.error.as_str()) {
+        (true, _) => format!("  signal      {}: good", signal.name),
+        (false, "") => format!("  signal      {}: no value", signal.name),
+        (false, error) => format!("  signal      {}: {error}", signal.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intf::state::{StateLine, STATE_LINE_BYTES};
+
+    struct At(u64);
+    impl Clock for At {
+        fn monotonic_ns(&self) -> u64 {
+            self.0
+        }
+        fn realtime_ns(&self) -> u64 {
+            1_795_173_354_000_000_000
+        }
+    }
+
+    fn run_folder(heartbeat_ns: u64) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let mut line = [0; STATE_LINE_BYTES];
+        let state = NodeState::Frozen;
+        let fields = StateLine {
+            state,
+            admit: false,
+            heartbeat: 1,
+            monotonic_ns: heartbeat_ns,
+            reason: "stuck",
+            cores: 0,
+            memory_mb: 0,
+        };
+        fields.format(&mut line);
+        std::fs::write(dir.path().join("state"), line).unwrap();
+        let status = Status {
+            node: "node1".into(),
+            state,
+            state_ns: 3_000_000_000,
+            objectives: vec![ObjectiveStatus {
+                name: "reads".into(),
+                slack: -0.5,
+                level: "strong".into(),
+                ..Default::default()
+            }],
+            signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
+            ..Status::default()
+        };
+        std::fs::write(dir.path().join("status.json"), serde_json::to_vec(&status).unwrap()).unwrap();
+        dir
+    }
+
+    fn shown(run: &Path, json: bool, clock: &dyn Clock) -> (String, ExitCode) {
+        let mut out = Vec::new();
+        let code = show(run, json, clock, &mut out).unwrap();
+        (String::from_utf8(out).unwrap(), code)
+    }
+
+    #[test]
+    fn says_state_slack_and_faults() {
+        let run = run_folder(1_000);
+        let (text, code) = shown(run.path(), false, &At(2_000));
+        assert_eq!(code, ExitCode::SUCCESS);
+        for part in
+            ["node1: frozen for 3.0 s", "no new jobs", "since 2026-11-20 11:15:51", "slack -0.50", "psi=1 missing"]
+        {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_dead_guard_is_the_first_thing_said() {
+        let run = run_folder(1_000);
+        let (text, code) = shown(run.path(), false, &At(60_000_000_000));
+        assert_eq!(code, ExitCode::from(3));
+        assert!(text.starts_with("NO GUARD IS ALIVE (heartbeat 59 s old)"), "{text}");
+        let (text, _) = shown(run.path(), true, &At(60_000_000_000));
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((value["alive"].as_bool(), value["state"].as_str()), (Some(false), Some("frozen")));
+    }
+
+    #[test]
+    fn without_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        let (text, code) = shown(dir.path(), false, &At(1));
+        assert!(text.starts_with("No guard is alive"), "{text}");
+        assert_eq!(code, ExitCode::from(3));
+        let (text, _) = shown(dir.path(), true, &At(1));
+        assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
+    }
+}

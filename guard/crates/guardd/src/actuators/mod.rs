@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file per knob of the node. Every knob is planned (is a write needed?), applied, read back from the kernel
+//! and undone when the guard ends.
+
+pub mod freeze;
+
+pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
+//! or another thread, and allocates nothing in steady state.
+
+mod node;
+mod pace;
+mod state_file;
+mod times;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::Arc;
+
+use intf::state::{NodeState, StateLine};
+use policy::{Actions, Config, Inputs, Ladder};
+
+use crate::actuators::freeze::{Drift, Effect};
+use crate::actuators::{FreezeActuator, Freezer};
+use crate::clock::Clock;
+use crate::report::Message;
+use crate::shared::{Shared, SignalHealth};
+use crate::signals::{Board, Reading, Signal};
+
+pub use node::Node;
+pub use state_file::StateFile;
+pub use times::LoopTimes;
+
+/// A signal and how it is doing.
+struct Slot {
+    signal: Box<dyn Signal>,
+    due_ns: u64,
+    health: SignalHealth,
+}
+
+/// The loop and everything it owns.
+pub struct ControlLoop<F: Freezer> {
+    config: Config,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    outbox: SyncSender<Message>,
+    signals: Vec<Slot>,
+    board: Board,
+    ladder: Ladder,
+    freezer: FreezeActuator<F>,
+    node: Node,
+    state_file: StateFile,
+    times: LoopTimes,
+    totals: Totals,
+    slow_due_ns: u64,
+    published: Option<(NodeState, bool)>,
+    names_version: u64,
+}
+
+/// What the loop itself counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    tick_ns: u64,
+    precaution_ns: u64,
+    frozen_ns: u64,
+    drifts: u64,
+}
+
+/// What a loop is made of.
+pub struct Parts<F> {
+    /// The checked configuration.
+    pub config: Config,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What other threads see.
+    pub shared: Arc<Shared>,
+    /// To the reporter.
+    pub outbox: SyncSender<Message>,
+    /// The sources.
+    pub signals: Vec<Box<dyn Signal>>,
+    /// The knob.
+    pub freezer: F,
+    /// Where the state line goes.
+    pub state_file: StateFile,
+}
+
+impl<F: Freezer> ControlLoop<F> {
+    /// Takes over the node as it is: what is found frozen stays frozen until the ladder thaws it.
+    pub fn new(parts: Parts<F>) -> Self {
+        let Parts { config, clock, shared, outbox, signals, freezer, state_file } = parts;
+        let now_ns = clock.monotonic_ns();
+        let freezer = FreezeActuator::new(freezer);
+        let ladder = config.ladder.clone();
+        let ladder = if freezer.applied() { Ladder::adopt(ladder, now_ns) } else { Ladder::new(ladder, now_ns) };
+        let slot = |signal: Box<dyn Signal>| {
+            let health = SignalHealth { name: signal.name(), reading: Reading::Absent, value_ns: 0, took_ns: 0 };
+            Slot { signal, due_ns: 0, health }
+        };
+        ControlLoop {
+            board: Board::new(&config),
+            node: Node::new(&config),
+            signals: signals.into_iter().map(slot).collect(),
+            times: LoopTimes::new(config.control_loop.tick_ns),
+            totals: Totals { tick_ns: now_ns, ..Totals::default() },
+            slow_due_ns: 0,
+            published: None,
+            names_version: u64::MAX,
+            config,
+            clock,
+            shared,
+            outbox,
+            ladder,
+            freezer,
+            state_file,
+        }
+    }
+
+    /// Ticks until the flag is up, then thaws and says so.
+    pub fn run(&mut self, shutdown: &AtomicBool) {
+        let tick_ns = self.config.control_loop.tick_ns;
+        let mut next_ns = self.clock.monotonic_ns();
+        while !shutdown.load(Ordering::Relaxed) {
+            let now_ns = self.clock.monotonic_ns();
+            self.tick(now_ns);
+            // After a long stall the lost ticks are skipped, not made up for.
+            next_ns = (next_ns + tick_ns).max(now_ns);
+            self.pause(next_ns);
+        }
+        self.stop();
+    }
+
+    /// Looks, decides, acts.
+    pub fn tick(&mut self, now_ns: u64) {
+        if now_ns >= self.slow_due_ns {
+            self.slow_due_ns = now_ns + self.config.control_loop.slow_ns;
+            self.look_around();
+        }
+        self.board.evaluator.begin(now_ns);
+        self.read_signals(now_ns);
+        self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
+        let inputs = Inputs {
+            verdicts: self.board.evaluator.verdicts(),
+            filesystems: self.board.evaluator.filesystems(),
+            batch_share: &self.board.batch_share,
+            jobs: self.node.jobs(),
+            self_check: self.node.slice_present(),
+            drained: false,
+        };
+        let actions = self.ladder.step(&inputs, now_ns);
+        let (written, effect) = self.act(&actions, now_ns);
+        self.tell(&actions, written);
+        self.report(effect);
+        self.account(&actions, now_ns);
+        self.write_state(&actions, now_ns);
+        self.publish(&actions, now_ns);
+        self.times.record(now_ns, self.clock.monotonic_ns());
+        self.shared.ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
+    fn look_around(&mut self) {
+        let drift = self.freezer.inspect();
+        if drift == Some(Drift::Changed) {
+            self.totals.drifts += 1;
+        }
+        let before = self.node.slice_present();
+        let first = !self.node.looked();
+        self.node.look(drift.is_some());
+        if first || before != self.node.slice_present() {
+            self.send(Message::Slice { present: self.node.slice_present() });
+        }
+    }
+
+    fn read_signals(&mut self, now_ns: u64) {
+        for slot in &mut self.signals {
+            if now_ns < slot.due_ns {
+                continue;
+            }
+            slot.due_ns = now_ns + slot.signal.period_ns();
+            let begun = self.clock.monotonic_ns();
+            let reading = slot.signal.read(now_ns, &mut self.board);
+            slot.health.took_ns = self.clock.monotonic_ns().saturating_sub(begun);
+            if reading == Reading::Value {
+                slot.health.value_ns = now_ns;
+            }
+            if reading != slot.health.reading || slot.signal.fault_changed() {
+                let fault = (reading != Reading::Value).then(|| slot.signal.fault().into_boxed_str());
+                let message = Message::Signal { name: slot.health.name, reading, fault };
+                deliver(&self.outbox, &self.shared, message);
+            }
+            slot.health.reading = reading;
+        }
+        if self.names_version != self.board.filesystems_version {
+            self.names_version = self.board.filesystems_version;
+            let names = Arc::new(self.board.evaluator.names().clone());
+            self.send(Message::Names(names));
+        }
+    }
+
+    /// The write comes before everything that only tells of it. Returns whether there was one, and its effect if
+    /// that (or the effect of an earlier one) can be seen by now.
+    fn act(&mut self, actions: &Actions, now_ns: u64) -> (bool, Option<Effect>) {
+        let clock = &self.clock;
+        match self.freezer.plan(actions.freeze) {
+            Some(freeze) => (true, self.freezer.apply(freeze, now_ns, || clock.monotonic_ns())),
+            None => (false, self.freezer.read_back(now_ns)),
+        }
+    }
+
+    fn report(&self, effect: Option<Effect>) {
+        if let Some(effect) = effect {
+            self.send(Message::Effect(effect));
+        }
+    }
+
+    fn tell(&self, actions: &Actions, written: bool) {
+        for event in actions.events.iter() {
+            self.send(Message::Decision { event: *event, written });
+        }
+        self.shared.dropped.fetch_add(u64::from(actions.events.dropped), Ordering::Relaxed);
+    }
+
+    fn account(&mut self, actions: &Actions, now_ns: u64) {
+        let elapsed = now_ns.saturating_sub(self.totals.tick_ns);
+        self.totals.tick_ns = now_ns;
+        match (self.freezer.applied(), actions.precaution) {
+            (true, true) => self.totals.precaution_ns += elapsed,
+            (true, false) => self.totals.frozen_ns += elapsed,
+            (false, _) => {}
+        }
+    }
+
+    fn write_state(&mut self, actions: &Actions, now_ns: u64) {
+        let (cores, memory_mb) = if actions.admit { self.node.capacity() } else { (0, 0) };
+        let line = StateLine {
+            state: actions.state,
+            admit: actions.admit,
+            heartbeat: self.clock.realtime_ns() / 1_000_000_000,
+            monotonic_ns: now_ns,
+            reason: actions.reason.name(),
+            cores,
+            memory_mb,
+        };
+        self.state_file.write(&line);
+    }
+
+    fn publish(&mut self, actions: &Actions, now_ns: u64) {
+        let current = Some((actions.state, actions.precaution));
+        // Another thread copies the last view just now: the next tick is early enough.
+        let Ok(mut view) = self.shared.snapshot.try_lock() else { return };
+        let age_ns = now_ns.saturating_sub(view.at_ns);
+        if self.published == current && age_ns < self.config.control_loop.slow_ns && view.at_ns != 0 {
+            return;
+        }
+        self.published = current;
+        let (cores, memory_mb) = if actions.admit { self.node.capacity() } else { (0, 0) };
+        view.at_ns = now_ns;
+        (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, actions.admit);
+        (view.reason, view.quarantined) = (actions.reason, actions.quarantined);
+        (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs());
+        (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied());
+        (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
+        (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
+        copy(self.board.evaluator.verdicts(), &mut view.verdicts);
+        copy(self.board.evaluator.filesystems(), &mut view.loads);
+        copy(&self.board.batch_share, &mut view.batch_share);
+        copy(&self.board.histograms.0, &mut view.histograms.0);
+        view.samples.clear();
+        view.signals.clear();
+        for slot in &self.signals {
+            slot.signal.sample(&mut view.samples);
+            view.signals.push(slot.health);
+        }
+        view.times.clone_from(&self.times);
+    }
+
+    /// Waits for the next tick, or for the effect of a write just made.
+    fn pause(&mut self, next_ns: u64) {
+        loop {
+            let now_ns = self.clock.monotonic_ns();
+            if now_ns >= next_ns {
+                return;
+            }
+            if !pace::wait(self.freezer.awaited(), next_ns - now_ns) {
+                continue;
+            }
+            let effect = self.freezer.read_back(self.clock.monotonic_ns());
+            self.report(effect);
+        }
+    }
+
+    /// The end on purpose: nothing stays frozen, nothing new starts.
+    fn stop(&mut self) {
+        self.send(Message::Stopping);
+        let clock = &self.clock;
+        let effect = self.freezer.undo(|| clock.monotonic_ns());
+        self.report(effect);
+        self.state_file.write(&StateLine {
+            state: NodeState::Closed,
+            admit: false,
+            heartbeat: self.clock.realtime_ns() / 1_000_000_000,
+            monotonic_ns: self.clock.monotonic_ns(),
+            reason: "guard_stopped",
+            cores: 0,
+            memory_mb: 0,
+        });
+    }
+
+    fn send(&self, message: Message) {
+        deliver(&self.outbox, &self.shared, message);
+    }
+}
+
+/// Never waits: a reporter that is stuck on a disk costs records, not reactions.
+fn deliver(outbox: &SyncSender<Message>, shared: &Shared, message: Message) {
+    if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = outbox.try_send(message) {
+        Shared::count(&shared.dropped);
+    }
+}
+
+fn copy<T: Copy>(from: &[T], to: &mut Vec<T>) {
+    to.clear();
+    to.extend_from_slice(from);
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop with a recording knob and with time that the test moves.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{sync_channel, Receiver};
+
+use intf::segment::layout::{Class, Kind, Op};
+use intf::segment::synthetic::SegmentWriter;
+use intf::segment::SeriesId;
+use policy::{Cause, Deed};
+use rustix::io::Errno;
+
+use super::*;
+use crate::actuators::freeze::testing::RecordingFreezer;
+use crate::actuators::FreezeError;
+use crate::shared::{lock, Owner};
+
+const TICK_NS: u64 = 20_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[derive(Default)]
+struct Moved(AtomicU64);
+impl Clock for Moved {
+    fn monotonic_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+    fn realtime_ns(&self) -> u64 {
+        1_795_173_354_000_000_000 + self.monotonic_ns()
+    }
+}
+
+/// A node with one filesystem and one job, a storage daemon that the test speaks for, and the loop.
+struct Rig {
+    folders: tempfile::TempDir,
+    writer: SegmentWriter,
+    knob: RecordingFreezer,
+    control: ControlLoop<RecordingFreezer>,
+    inbox: Receiver<Message>,
+    clock: Arc<Moved>,
+    hangs: bool,
+}
+
+impl Rig {
+    fn new(knob: RecordingFreezer) -> Self {
+        let folders = tempfile::tempdir().unwrap();
+        let path = |name: &str| folders.path().join(name);
+        std::fs::create_dir(path("jobs.slice")).unwrap();
+        for (file, text) in [
+            ("cgroup.events", "populated 1\nfrozen 0\n"),
+            ("cgroup.stat", "nr_descendants 1\n"),
+            ("cpuset.cpus.effective", "0-3\n"),
+            ("memory.max", "2147483648\n"),
+        ] {
+            std::fs::write(path("jobs.slice").join(file), text).unwrap();
+        }
+        let root = folders.path().display();
+        let text = format!(
+            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\nbatch_slice = \"jobs.slice\"\nrun = \"{root}\"\n\
+             [signals.latency]\nsegment = \"{root}/beer.lat\"\nowner = \"{}\"\n[signals.psi]\nenabled = false\n",
+            rustix::process::getuid().as_raw()
+        );
+        let config = Config::parse("test", &text).unwrap();
+        let writer = SegmentWriter::create(&path("beer.lat"), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
+        let clock = Arc::new(Moved(AtomicU64::new(1000 * SECOND_NS)));
+        let owner = Owner::new(&config.latency.owner);
+        owner.resolve(&PathBuf::from("/etc/passwd"));
+        let (outbox, inbox) = sync_channel(4096);
+        let control = ControlLoop::new(Parts {
+            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            shared: Arc::default(),
+            outbox,
+            signals: crate::signals::all(&config, owner),
+            freezer: knob.clone(),
+            state_file: StateFile::create(folders.path()).unwrap(),
+            config,
+        });
+        Rig { folders, writer, knob, control, inbox, clock, hangs: false }
+    }
+
+    fn series(class: Class) -> SeriesId {
+        SeriesId { filesystem: 0, kind: Kind::of(Op::Read, class).unwrap() }
+    }
+
+    /// A storage and a batch request go in and do not come out, or come out.
+    fn hang(&mut self, hangs: bool) {
+        self.hangs = hangs;
+        for (slot, class) in [(0, Class::Storage), (1, Class::Batch)] {
+            let now_ns = self.clock.monotonic_ns();
+            match hangs {
+                true => self.writer.begin(slot, Rig::series(class), now_ns, 4096, None).unwrap(),
+                false => self.writer.end(slot).unwrap(),
+            }
+        }
+    }
+
+    fn pass(&mut self, time_ns: u64) {
+        for _ in 0..time_ns / TICK_NS {
+            let now_ns = self.clock.0.fetch_add(TICK_NS, Ordering::Relaxed) + TICK_NS;
+            self.writer.heartbeat(now_ns).unwrap();
+            if !self.hangs {
+                self.writer.complete(Rig::series(Class::Storage), 8_000_000, 4096).unwrap();
+                self.writer.complete(Rig::series(Class::Batch), 8_000_000, 4096).unwrap();
+            }
+            self.control.tick(now_ns);
+        }
+    }
+
+    fn state(&self) -> String {
+        std::fs::read_to_string(self.folders.path().join("state")).unwrap()
+    }
+
+    fn writes(&self) -> Vec<bool> {
+        lock(&self.knob.0).writes.clone()
+    }
+
+    fn messages(&self) -> Vec<Message> {
+        self.inbox.try_iter().collect()
+    }
+
+    fn effects(&self) -> Vec<Effect> {
+        let effect = |message| if let Message::Effect(effect) = message { Some(effect) } else { None };
+        self.messages().into_iter().filter_map(effect).collect()
+    }
+}
+
+fn frozen_rig() -> Rig {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(10 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    rig.hang(true);
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.state().starts_with("state=frozen admit=0"), "{}", rig.state());
+    rig
+}
+
+#[test]
+fn a_stuck_request_freezes_once_and_the_decision_is_told_before_its_effect() {
+    let rig = frozen_rig();
+    assert_eq!(rig.writes(), [true]);
+    let messages = rig.messages();
+    let decision = messages
+        .iter()
+        .position(|m| matches!(m, Message::Decision { event, written: true } if event.deed == Deed::Freeze));
+    let effect = messages.iter().position(|m| matches!(m, Message::Effect(effect) if effect.seen == Ok(true)));
+    assert!(decision.unwrap() < effect.unwrap(), "{messages:?}");
+    assert!(messages.iter().any(|m| matches!(m, Message::Decision { event, .. } if event.cause == Cause::Stuck)));
+}
+
+#[test]
+fn capacity_is_offered_only_while_jobs_may_start() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(TICK_NS);
+    assert!(rig.state().contains("cores=0 memory_mb=0 "), "{}", rig.state());
+    rig.pass(10 * SECOND_NS);
+    assert!(rig.state().contains("cores=4 memory_mb=1536 "), "{}", rig.state());
+}
+
+#[test]
+fn what_somebody_else_thaws_is_frozen_again_within_a_second() {
+    let mut rig = frozen_rig();
+    lock(&rig.knob.0).asked = false;
+    rig.pass(SECOND_NS + TICK_NS);
+    assert_eq!(rig.writes(), [true, true]);
+    assert_eq!(rig.control.totals.drifts, 1);
+}
+
+#[test]
+fn a_refused_write_is_tried_at_every_tick_and_told_once() {
+    let knob = RecordingFreezer::default();
+    lock(&knob.0).error = Some(FreezeError::Refused(Errno::BUSY));
+    let mut rig = Rig::new(knob);
+    rig.pass(10 * SECOND_NS);
+    rig.messages();
+    rig.hang(true);
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.writes().len() > 10);
+    let effects = rig.effects();
+    assert_eq!(effects.len(), 1, "{effects:?}");
+    assert_eq!(effects[0].seen, Err(FreezeError::Refused(Errno::BUSY)));
+    lock(&rig.knob.0).error = None;
+    rig.pass(TICK_NS);
+    assert_eq!(rig.effects().last().map(|effect| effect.seen), Some(Ok(true)));
+}
+
+#[test]
+fn without_its_slice_the_node_is_closed_and_with_it_open_again() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(10 * SECOND_NS);
+    lock(&rig.knob.0).missing = true;
+    rig.messages();
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.state().starts_with("state=closed admit=0"), "{}", rig.state());
+    assert!(rig.messages().iter().any(|m| matches!(m, Message::Slice { present: false })));
+    lock(&rig.knob.0).missing = false;
+    rig.pass(10 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open"), "{}", rig.state());
+}
+
+#[test]
+fn an_end_on_purpose_thaws_and_closes() {
+    let mut rig = frozen_rig();
+    rig.control.run(&AtomicBool::new(true));
+    assert_eq!(rig.writes(), [true, false]);
+    assert!(rig.state().contains("state=closed admit=0") && rig.state().contains("reason=guard_stopped"));
+}
+
+#[test]
+fn a_reader_of_the_view_and_a_full_channel_hold_nothing_up() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(SECOND_NS);
+    let shared = Arc::clone(&rig.control.shared);
+    let held = lock(&shared.snapshot);
+    // Nobody takes the messages either.
+    for _ in 0..5000 {
+        rig.control.send(Message::Stopping);
+    }
+    rig.hang(true);
+    rig.pass(3 * SECOND_NS);
+    assert_eq!(rig.writes(), [true]);
+    assert!(shared.dropped.load(Ordering::Relaxed) > 0);
+    drop(held);
+}

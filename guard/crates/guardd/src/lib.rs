@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//! beer-guard. Start at [`run::run`], which puts three threads together: [`control`] looks, decides and freezes,
+//! [`report`] does what can be slow, [`publisher`] answers `/metrics`.
+
+pub mod actuators;
+pub mod check;
+pub mod clock;
+pub mod control;
+pub mod failsafe;
+pub mod heartbeat;
+pub mod memory;
+pub mod metrics;
+pub mod notify;
+pub mod publisher;
+pub mod report;
+pub mod run;
+pub mod shared;
+pub mod signals;
+pub mod startd_cron;

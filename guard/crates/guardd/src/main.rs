@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line of beer-guard.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+use clap::{Parser, Subcommand};
+use guardd::clock::SystemClock;
+use guardd::control::StateFile;
+use guardd::failsafe::{Done, Failsafe};
+use guardd::{check, run, startd_cron};
+use intf::units;
+use policy::ConfigError;
+
+const CONFIG: &str = "/etc/beer/guard.toml";
+
+/// Watches the latency of storage and takes batch jobs out of its way.
+#[derive(Parser)]
+#[command(
+    version,
+    about,
+    after_help = "Exit status: 0 good, 2 the configuration or the command line is wrong, 1 anything else."
+)]
+struct Arguments {
+    /// The configuration.
+    #[arg(long, global = true, default_value = CONFIG, value_name = "FILE")]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Guard the node until a signal ends it (the service does this).
+    Run,
+    /// Say what is wrong with a configuration; change nothing.
+    CheckConfig {
+        /// The configuration; the one of --config if not given.
+        file: Option<PathBuf>,
+        /// Check the node too: is the latency segment readable, is the slice there?
+        #[arg(long)]
+        live: bool,
+    },
+    /// Tell HTCondor's startd the state of the node, for as long as it listens.
+    StartdCron,
+    /// Cap batch while no guard is there, and thaw what must not stay frozen. Works without a configuration.
+    Failsafe {
+        /// Act only when the guard's heartbeat is older than this, for example 15s; lift the caps when it is not.
+        #[arg(long, value_name = "TIME", conflicts_with = "lift")]
+        if_stale: Option<units::Duration>,
+        /// Take the caps away again: the guard is back.
+        #[arg(long)]
+        lift: bool,
+        /// CPU that all jobs together may use while no guard is there.
+        #[arg(long, value_name = "QUOTA", default_value = "100%")]
+        cpu_quota: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match execute(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("beer-guard: {error:#}");
+            ExitCode::from(if error.is::<ConfigError>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn execute(arguments: &Arguments) -> Result<ExitCode> {
+    let configuration = &arguments.config;
+    match &arguments.command {
+        Command::Run => {
+            let config = check::load(configuration)?;
+            run::run(&config, Arc::new(SystemClock), &on_signal()?)?;
+        }
+        Command::CheckConfig { file, live } => return check_config(file.as_deref().unwrap_or(configuration), *live),
+        Command::StartdCron => {
+            // A broken configuration is the guard's to tell; the state is where it always is.
+            let run = check::load(configuration).map_or_else(|_| PathBuf::from("/run/beer/guard"), |c| c.paths.run);
+            startd_cron::run(&run.join(StateFile::NAME), &SystemClock, &mut std::io::stdout().lock())?;
+        }
+        Command::Failsafe { if_stale, lift, cpu_quota } => {
+            let failsafe = Failsafe::of(check::load(configuration).ok().as_ref(), cpu_quota);
+            let done = match if_stale {
+                Some(limit) => failsafe.dead_man(Duration::from_nanos(limit.0), &SystemClock)?,
+                None if *lift => Done { lifted: failsafe.lift()?, ..Done::default() },
+                None => after_exit(&failsafe)?,
+            };
+            if let Some(text) = done.sentence() {
+                eprintln!("<4>{text}");
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What systemd tells an `ExecStopPost=`. A guard that refused its configuration has touched nothing, and neither
+/// does this; should something be frozen from before, the dead-man timer thaws it.
+fn after_exit(failsafe: &Failsafe) -> Result<Done> {
+    let told = |name: &str, value: &str| std::env::var(name).is_ok_and(|told| told == value);
+    if told("EXIT_CODE", "exited") && told("EXIT_STATUS", "2") {
+        return Ok(Done::default());
+    }
+    failsafe.after_exit(told("SERVICE_RESULT", "success"))
+}
+
+fn check_config(path: &Path, live: bool) -> Result<ExitCode> {
+    let config = check::load(path)?;
+    if live {
+        let faults = check::live(&config, &SystemClock);
+        for fault in &faults {
+            eprintln!("beer-guard: {fault}");
+        }
+        if !faults.is_empty() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    println!("{}: good", path.display());
+    for line in check::stated(&config) {
+        println!("{line}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A flag that SIGTERM and SIGINT put up.
+fn on_signal() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&flag)) {
+            bail!("signal {signal}: {error}");
+        }
+    }
+    Ok(flag)
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The publisher thread: `/metrics` and `status.json`, from the control loop's last view. It touches no disk but
+//! /run, so a stuck journal leaves both alive.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use intf::status::{FilesystemStatus, LoopStatus, ObjectiveStatus, PrecautionStatus, SignalStatus, Status};
+use kernfs::process::ProcessMemory;
+use policy::{Config, Level, SignalState};
+
+use crate::clock::Clock;
+use crate::metrics::render::Renderer;
+use crate::metrics::server::Server;
+use crate::shared::{lock, Shared, Snapshot};
+use crate::signals::{Label, Reading};
+
+/// The publisher.
+pub struct Publisher {
+    renderer: Renderer,
+    listen: Option<SocketAddr>,
+    server: Option<Server>,
+    /// The address could not be had, and that was said.
+    told: bool,
+    status: StatusFile,
+}
+
+impl Publisher {
+    /// Does not listen yet.
+    pub fn new(config: &Config, shared: &Arc<Shared>, clock: &Arc<dyn Clock>, locked: bool) -> Self {
+        Publisher {
+            listen: config.metrics.listen,
+            server: None,
+            told: false,
+            renderer: Renderer::new(config, Arc::clone(shared), Arc::clone(clock), locked),
+            status: StatusFile::new(config, shared, clock),
+        }
+    }
+
+    /// Until the flag is up.
+    pub fn run(&mut self, shutdown: &AtomicBool) {
+        let period = Duration::from_secs(1);
+        while !shutdown.load(Ordering::Relaxed) {
+            // Without it `beer status` says how old the file is; there is nobody else to tell.
+            let _ = self.status.write();
+            self.listen();
+            match &mut self.server {
+                Some(server) => server.serve(period, &mut || self.renderer.render()),
+                None => std::thread::sleep(period),
+            }
+        }
+    }
+
+    /// A node without metrics is still to be guarded: an address that is taken is said once and tried again.
+    fn listen(&mut self) {
+        let Some(address) = self.listen.filter(|_| self.server.is_none()) else { return };
+        match Server::listen(address) {
+            Ok(server) => self.server = Some(server),
+            Err(error) if !self.told => {
+                self.told = true;
+                eprintln!("<4>{error:#}; metrics are tried again until it is free");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// `status.json`.
+struct StatusFile {
+    path: PathBuf,
+    node: String,
+    started_ns: u64,
+    memory: ProcessMemory,
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    view: Snapshot,
+}
+
+impl StatusFile {
+    fn new(config: &Config, shared: &Arc<Shared>, clock: &Arc<dyn Clock>) -> Self {
+        let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        StatusFile {
+            path: config.paths.run.join("status.json"),
+            node: Some(config.node.name.clone()).filter(|name| !name.is_empty()).unwrap_or_else(host),
+            started_ns: clock.realtime_ns(),
+            memory: ProcessMemory::of_self(&config.paths.proc),
+            shared: Arc::clone(shared),
+            clock: Arc::clone(clock),
+            view: Snapshot::default(),
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.view.clone_from(&lock(&self.shared.snapshot));
+        if self.view.at_ns == 0 {
+            return Ok(());
+        }
+        let text = serde_json::to_vec_pretty(&self.status()).context("status")?;
+        let new = self.path.with_extension("json.new");
+        std::fs::write(&new, text).with_context(|| format!("{}", new.display()))?;
+        std::fs::rename(&new, &self.path).with_context(|| format!("{}", self.path.display()))
+    }
+
+    fn status(&mut self) -> Status {
+        let view = &self.view;
+        let now_ns = self.clock.monotonic_ns();
+        let counters = &view.counters;
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            node: self.node.clone(),
+            pid: std::process::id(),
+            time_ns: self.clock.realtime_ns(),
+            started_ns: self.started_ns,
+            state: view.state,
+            precaution: view.precaution,
+            state_ns: now_ns.saturating_sub(counters.since_ns),
+            admit: view.admit,
+            reason: view.reason.name().into(),
+            cores: view.cores,
+            memory_mb: view.memory_mb,
+            jobs: view.jobs.unwrap_or_default(),
+            objectives: self.objectives(),
+            signals: self.signals(now_ns),
+            filesystems: self.filesystems(),
+            precautions: PrecautionStatus {
+                count: counters.precautions,
+                needless: counters.needless,
+                needless_share: counters.needless_share,
+                suspended: counters.weak_suspended,
+            },
+            control_loop: LoopStatus {
+                ticks: view.times.ticks,
+                late: view.times.late,
+                mean_ns: view.times.mean_ns(),
+                max_ns: view.times.max_ns(),
+                rss_bytes: self.memory.resident_bytes().ok().flatten().unwrap_or_default(),
+            },
+            last: lock(&self.shared.recent).last().cloned(),
+        }
+    }
+
+    fn objectives(&self) -> Vec<ObjectiveStatus> {
+        let names = lock(&self.shared.names);
+        let name = |index: u16| names.objectives.get(usize::from(index)).cloned().unwrap_or_default();
+        let status = |verdict: &policy::Verdict| ObjectiveStatus {
+            name: name(verdict.objective),
+            level: match verdict.level {
+                Level::Calm => "calm",
+                Level::Weak => "weak",
+                Level::Strong => "strong",
+            }
+            .into(),
+            signal: match verdict.signal {
+                SignalState::Fresh => "fresh",
+                SignalState::Stale => "stale",
+                SignalState::Missing => "missing",
+            }
+            .into(),
+            slack: verdict.slack,
+            rate: verdict.rate,
+            worst: verdict.worst.map(|series| intf::journal::Evidence {
+                objective: name(verdict.objective),
+                series: names.series(series),
+                value: verdict.measure.value,
+                limit: verdict.measure.limit,
+                unit: verdict.measure.unit.name().into(),
+            }),
+        };
+        self.view.verdicts.iter().map(status).collect()
+    }
+
+    fn signals(&self, now_ns: u64) -> Vec<SignalStatus> {
+        let faults = lock(&self.shared.faults);
+        let fault = |name| faults.iter().find(|(known, _)| *known == name).map(|(_, fault)| fault.clone());
+        let status = |health: &crate::shared::SignalHealth| SignalStatus {
+            name: health.name.into(),
+            ok: health.reading == Reading::Value,
+            error: fault(health.name).unwrap_or_default(),
+            age_ns: if health.value_ns == 0 { u64::MAX } else { now_ns.saturating_sub(health.value_ns) },
+        };
+        self.view.signals.iter().map(status).collect()
+    }
+
+    fn filesystems(&self) -> Vec<FilesystemStatus> {
+        let names = lock(&self.shared.names);
+        let sample = |metric, index: usize| {
+            let of = self.view.samples.iter().filter(|sample| std::ptr::eq(sample.metric, metric));
+            let mut of = of.filter(|sample| sample.label == Label::Filesystem(index as u16));
+            of.next().map_or(0, |sample| sample.value as u32)
+        };
+        let status = |(index, load): (usize, &policy::FilesystemLoad)| FilesystemStatus {
+            path: names.filesystems.get(index).cloned().unwrap_or_default(),
+            device: String::new(),
+            quarantined: index < 128 && (self.view.quarantined >> index) & 1 == 1,
+            oldest_ns: load.oldest_ns,
+            storage_in_flight: load.storage_in_flight,
+            batch_in_flight: load.batch_in_flight,
+            batch_share: self.view.batch_share.get(index).filter(|s| s.is_finite()).map(|share| f64::from(*share)),
+            open_readers: sample(&crate::metrics::names::OPEN_READERS, index),
+            open_writers: sample(&crate::metrics::names::OPEN_WRITERS, index),
+        };
+        self.view.loads.iter().enumerate().map(status).collect()
+    }
+}

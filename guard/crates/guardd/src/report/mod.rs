@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The reporter thread: everything about a decision that can be slow. A disk that hangs below the journal holds up
+//! this thread and nothing else; what then does not fit into its channel is counted.
+
+mod journal;
+mod log;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::Duration;
+
+use intf::journal::{Job, Outcome, Record};
+use intf::state::NodeState;
+use kernfs::cgroup::Cgroup;
+use policy::{Config, Deed, Event, Names};
+
+use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
+use crate::clock::Clock;
+use crate::shared::{lock, Owner, Shared};
+use crate::signals::Reading;
+
+pub use journal::JournalFile;
+pub use log::Log;
+
+/// Messages that wait for the reporter; 256 decisions are far more than an honest minute has.
+pub const QUEUE: usize = 256;
+
+/// How many of the latest records `beer status` shows.
+const RECENT: usize = 8;
+
+/// From the control loop.
+#[derive(Debug)]
+pub enum Message {
+    /// Names behind the indices of the events that follow.
+    Names(Arc<Names>),
+    /// A decision; `written` = the knob was written for it in the same tick, so an effect will follow.
+    Decision {
+        /// What was decided.
+        event: Event,
+        /// See above.
+        written: bool,
+    },
+    /// What came of a write.
+    Effect(Effect),
+    /// A signal has changed how it is doing.
+    Signal {
+        /// Its name.
+        name: &'static str,
+        /// How it is doing.
+        reading: Reading,
+        /// Why, unless it is fine.
+        fault: Option<Box<str>>,
+    },
+    /// The slice of the jobs has appeared, or gone.
+    Slice {
+        /// Is it there?
+        present: bool,
+    },
+    /// The loop ends on purpose.
+    Stopping,
+}
+
+/// The reporter.
+pub struct Reporter {
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    owner: Owner,
+    passwd: PathBuf,
+    segment: PathBuf,
+    jobs: Cgroup,
+    journal: JournalFile,
+    log: Log,
+    names: Arc<Names>,
+    /// The decision whose effect is awaited.
+    pending: Option<Record>,
+    state: NodeState,
+    stopping: bool,
+}
+
+impl Reporter {
+    /// Touches nothing yet.
+    pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>, owner: Owner) -> Self {
+        Reporter {
+            jobs: Cgroup::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+            segment: config.latency.segment.clone(),
+            journal: JournalFile::new(&config.journal),
+            log: Log::default(),
+            names: Arc::default(),
+            pending: None,
+            state: NodeState::Closed,
+            stopping: false,
+            passwd: PathBuf::from("/etc/passwd"),
+            clock,
+            shared,
+            owner,
+        }
+    }
+
+    /// Until the control loop is gone.
+    pub fn run(&mut self, inbox: &Receiver<Message>) {
+        loop {
+            match inbox.recv_timeout(Duration::from_secs(1)) {
+                Ok(message) => self.receive(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.housekeeping();
+        }
+        if let Some(record) = self.pending.take() {
+            self.write(record);
+        }
+        self.journal.close();
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::Names(names) => {
+                (*lock(&self.shared.names)).clone_from(&names);
+                self.names = names;
+            }
+            Message::Decision { event, written } => self.decision(&event, written),
+            Message::Effect(effect) => self.effect(&effect),
+            Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
+            Message::Slice { present } => self.slice(present),
+            Message::Stopping => self.stopping = true,
+        }
+    }
+
+    fn decision(&mut self, event: &Event, written: bool) {
+        self.state = event.to;
+        let mut record = event.record(&self.names, self.realtime_of(event.at_ns));
+        if !matches!(event.deed, Deed::Freeze | Deed::Thaw) {
+            record.outcome = Outcome::Done;
+            return self.write(record);
+        }
+        record.jobs = self.job_scopes();
+        if !written {
+            record.outcome = Outcome::Done;
+            record.detail = "it was so already".into();
+            return self.write(record);
+        }
+        // A newer write makes the effect of the one before unknowable.
+        if let Some(superseded) = self.pending.replace(record) {
+            self.write(superseded);
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect) {
+        let mut record = match self.pending.take_if(|record| record.monotonic_ns == effect.decided_ns) {
+            Some(record) => record,
+            None => self.unasked(effect),
+        };
+        record.duration_ns = effect.ended_ns.saturating_sub(effect.decided_ns);
+        let written_us = effect.written_ns.saturating_sub(effect.decided_ns) / 1000;
+        (record.outcome, record.detail) = match &effect.seen {
+            Ok(true) => (Outcome::Done, format!("cgroup.freeze written within {written_us} us")),
+            Ok(false) => (Outcome::Failed, format!("no effect within {} s", EFFECT_DEADLINE_NS / 1_000_000_000)),
+            Err(error) => (Outcome::Failed, format!("{}: {error}", self.jobs.path().display())),
+        };
+        if record.outcome == Outcome::Failed {
+            self.log.warning(&record.detail);
+        }
+        self.write(record);
+    }
+
+    /// An effect without a decision of the ladder: the guard ends, or puts right what somebody else wrote.
+    fn unasked(&self, effect: &Effect) -> Record {
+        let to = if self.stopping { NodeState::Closed } else { self.state };
+        Record {
+            time_ns: self.realtime_of(effect.decided_ns),
+            monotonic_ns: effect.decided_ns,
+            from: self.state,
+            to,
+            // In words of their own: the ladder had no part in it.
+            cause: if self.stopping { "the_guard_stops" } else { "somebody_else_had_changed_it" }.into(),
+            action: if effect.freeze { "freeze" } else { "thaw" }.into(),
+            precaution: false,
+            evidence: None,
+            jobs: self.job_scopes(),
+            outcome: Outcome::Pending,
+            detail: String::new(),
+            duration_ns: 0,
+            lasted_ns: None,
+        }
+    }
+
+    fn write(&mut self, record: Record) {
+        {
+            let mut actions = lock(&self.shared.actions);
+            let known =
+                actions.iter_mut().find(|(action, outcome, _)| *action == record.action && *outcome == record.outcome);
+            match known {
+                Some((_, _, count)) => *count += 1,
+                None => actions.push((record.action.clone(), record.outcome, 1)),
+            }
+        }
+        self.log.notice(&record.sentence());
+        match self.journal.append(&record) {
+            Ok(()) => Shared::count(&self.shared.journal_records),
+            Err(error) => {
+                Shared::count(&self.shared.journal_errors);
+                self.log.warning(&format!("{error:#}"));
+            }
+        }
+        let mut recent = lock(&self.shared.recent);
+        if recent.len() >= RECENT {
+            recent.remove(0);
+        }
+        recent.push(record);
+    }
+
+    fn signal(&mut self, name: &'static str, reading: Reading, fault: Option<Box<str>>) {
+        let mut faults = lock(&self.shared.faults);
+        faults.retain(|(known, _)| *known != name);
+        match (reading, fault) {
+            (Reading::Value, _) | (_, None) => self.log.notice(&format!("signal {name}: good")),
+            (_, Some(fault)) => {
+                self.log.warning(&format!("signal {name}: {fault}"));
+                faults.push((name, fault.into()));
+            }
+        }
+    }
+
+    fn slice(&mut self, present: bool) {
+        let path = self.jobs.path().display();
+        if present {
+            self.log.notice(&format!("{path}: guarding the jobs in it"));
+        } else {
+            self.log.warning(&format!("{path}: no such slice; is it started? Nothing may start until it is there"));
+        }
+    }
+
+    fn housekeeping(&mut self) {
+        let now_ns = self.clock.monotonic_ns();
+        let overdue = |record: &mut Record| now_ns.saturating_sub(record.monotonic_ns) > 2 * EFFECT_DEADLINE_NS;
+        if let Some(mut record) = self.pending.take_if(overdue) {
+            record.outcome = Outcome::Failed;
+            record.detail = "its effect was never seen".into();
+            self.write(record);
+        }
+        if self.journal.sync(now_ns).is_err() {
+            self.shared.journal_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.owner.get().is_none() && self.owner.resolve(&self.passwd).is_some() {
+            self.log.notice(&format!("{}: user `{}` exists now", self.segment.display(), self.owner.name()));
+        }
+    }
+
+    fn job_scopes(&self) -> Vec<Job> {
+        let scopes = self.jobs.scopes().ok().flatten().unwrap_or_default();
+        scopes.into_iter().map(|scope| Job { scope, slot: String::new() }).collect()
+    }
+
+    fn realtime_of(&self, monotonic_ns: u64) -> u64 {
+        let ago = self.clock.monotonic_ns().saturating_sub(monotonic_ns);
+        self.clock.realtime_ns().saturating_sub(ago)
+    }
+}

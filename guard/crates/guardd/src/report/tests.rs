@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Decisions and effects become one record each.
+
+use std::sync::mpsc::sync_channel;
+
+use intf::journal::Record;
+use policy::Cause;
+
+use super::*;
+use crate::actuators::FreezeError;
+
+/// A moment after everything that happens here.
+struct At;
+impl Clock for At {
+    fn monotonic_ns(&self) -> u64 {
+        1_000_000_000
+    }
+    fn realtime_ns(&self) -> u64 {
+        1_795_173_354_000_000_000
+    }
+}
+
+struct Rig {
+    folders: tempfile::TempDir,
+    reporter: Reporter,
+    shared: Arc<Shared>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folders = tempfile::tempdir().unwrap();
+        let path = |name: &str| folders.path().join(name);
+        std::fs::create_dir_all(path("jobs.slice/docker-0a.scope")).unwrap();
+        std::fs::create_dir(path("journal")).unwrap();
+        let root = folders.path().display();
+        let text = format!(
+            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\n[journal]\nfolder = \"{root}/journal\"\n"
+        );
+        let config = Config::parse("test", &text).unwrap();
+        let shared = Arc::new(Shared::default());
+        let reporter = Reporter::new(&config, Arc::new(At), Arc::clone(&shared), Owner::new("0"));
+        Rig { folders, reporter, shared }
+    }
+
+    /// Everything that the messages make of the journal.
+    fn journal(mut self, messages: Vec<Message>) -> (Vec<Record>, Arc<Shared>) {
+        let (outbox, inbox) = sync_channel(QUEUE);
+        for message in messages {
+            outbox.send(message).unwrap();
+        }
+        drop(outbox);
+        self.reporter.run(&inbox);
+        let text =
+            std::fs::read_to_string(self.folders.path().join("journal/guard-0000000001.jsonl")).unwrap_or_default();
+        (text.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), self.shared)
+    }
+}
+
+fn event(at_ns: u64, deed: Deed) -> Event {
+    Event {
+        at_ns,
+        from: NodeState::Open,
+        to: NodeState::Frozen,
+        cause: Cause::StrongEvidence,
+        deed,
+        precaution: false,
+        objective: None,
+        series: None,
+        filesystem: None,
+        measure: None,
+        lasted_ns: None,
+    }
+}
+
+fn effect(decided_ns: u64, seen: Result<bool, FreezeError>) -> Message {
+    Message::Effect(Effect {
+        freeze: true,
+        decided_ns,
+        written_ns: decided_ns + 40_000,
+        ended_ns: decided_ns + 3_000_000,
+        seen,
+    })
+}
+
+#[test]
+fn a_freeze_waits_for_its_effect_and_names_the_jobs() {
+    let messages = vec![
+        Message::Decision { event: event(1, Deed::Freeze), written: true },
+        Message::Decision { event: event(2, Deed::Close), written: false },
+        effect(1, Ok(true)),
+    ];
+    let (journal, shared) = Rig::new().journal(messages);
+    let [closed, frozen] = &journal[..] else { panic!("{journal:?}") };
+    assert_eq!((closed.action.as_str(), closed.outcome), ("close", Outcome::Done));
+    assert_eq!((frozen.action.as_str(), frozen.outcome, frozen.duration_ns), ("freeze", Outcome::Done, 3_000_000));
+    assert_eq!(frozen.jobs, [Job { scope: "docker-0a.scope".into(), slot: String::new() }]);
+    assert!(frozen.detail.contains("within 40 us"), "{}", frozen.detail);
+    assert_eq!(lock(&shared.actions).len(), 2);
+    assert_eq!(lock(&shared.recent).len(), 2);
+}
+
+#[test]
+fn failures_say_why() {
+    let (journal, _) = Rig::new().journal(vec![
+        Message::Decision { event: event(1, Deed::Freeze), written: true },
+        effect(1, Err(FreezeError::Missing)),
+        Message::Decision { event: event(5, Deed::Freeze), written: true },
+        effect(5, Ok(false)),
+    ]);
+    assert!(journal.iter().all(|record| record.outcome == Outcome::Failed), "{journal:?}");
+    assert!(journal[0].detail.contains("jobs.slice: the slice is missing"), "{}", journal[0].detail);
+    assert_eq!(journal[1].detail, "no effect within 10 s");
+}
+
+#[test]
+fn a_newer_decision_leaves_the_older_one_unconfirmed() {
+    let (journal, _) = Rig::new().journal(vec![
+        Message::Decision { event: event(1, Deed::Freeze), written: true },
+        Message::Decision { event: event(2, Deed::Thaw), written: true },
+        effect(2, Ok(true)),
+    ]);
+    let outcomes: Vec<_> = journal.iter().map(|record| (record.action.as_str(), record.outcome)).collect();
+    assert_eq!(outcomes, [("freeze", Outcome::Pending), ("thaw", Outcome::Done)]);
+}
+
+#[test]
+fn what_needed_no_write_is_done_and_what_nobody_decided_is_told() {
+    let (journal, _) = Rig::new().journal(vec![
+        Message::Decision { event: event(1, Deed::Thaw), written: false },
+        effect(7, Ok(true)),
+        Message::Stopping,
+        effect(8, Ok(true)),
+    ]);
+    let causes: Vec<_> = journal.iter().map(|record| (record.cause.as_str(), record.outcome)).collect();
+    assert_eq!(
+        causes,
+        [
+            ("strong_evidence", Outcome::Done),
+            ("somebody_else_had_changed_it", Outcome::Done),
+            ("the_guard_stops", Outcome::Done)
+        ]
+    );
+}
+
+#[test]
+fn faults_of_signals_are_kept_until_they_are_good() {
+    let mut rig = Rig::new();
+    let fault = |text: Option<&str>, reading| Message::Signal { name: "psi", reading, fault: text.map(Into::into) };
+    rig.reporter.receive(fault(Some("broken"), Reading::Broken));
+    assert_eq!(*lock(&rig.shared.faults), [("psi", "broken".to_owned())]);
+    rig.reporter.receive(fault(None, Reading::Value));
+    assert!(lock(&rig.shared.faults).is_empty());
+}
+
+#[test]
+fn a_refused_journal_is_counted_and_the_rest_goes_on() {
+    let rig = Rig::new();
+    std::fs::remove_dir(rig.folders.path().join("journal")).unwrap();
+    let (journal, shared) = rig.journal(vec![Message::Decision { event: event(1, Deed::Close), written: false }]);
+    assert!(journal.is_empty());
+    assert_eq!(shared.journal_errors.load(Ordering::Relaxed), 1);
+    assert_eq!(lock(&shared.recent).len(), 1);
+}

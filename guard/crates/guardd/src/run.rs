@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `beer-guard run`: puts the threads together and watches over them.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use policy::Config;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+
+use crate::actuators::SliceFreezer;
+use crate::clock::Clock;
+use crate::control::{ControlLoop, Parts, StateFile};
+use crate::notify::Notifier;
+use crate::publisher::Publisher;
+use crate::report::{Reporter, QUEUE};
+use crate::shared::{lock, Owner, Shared};
+use crate::{memory, signals};
+
+/// Pages of stack that each thread touches are locked; deep recursion has no place here.
+const STACK: usize = 256 << 10;
+
+/// How often the other threads are looked after. Each look costs a wake-up; a stop of the service waits for one.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How often systemd is told; WatchdogSec= is five times that.
+const TELL: Duration = Duration::from_millis(400);
+
+/// Guards the node until the flag is up.
+///
+/// # Errors
+/// The run folder cannot be written, another guard runs, or a thread died.
+pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -> Result<()> {
+    let _only_one = only_one(&config.paths.run)?;
+    let state_file = StateFile::create(&config.paths.run)?;
+    let locked = memory::lock();
+    if !locked {
+        eprintln!("<4>memory could not be locked (LimitMEMLOCK=): the guard may wait for a page of its own");
+    }
+    let shared = Arc::new(Shared::default());
+    let owner = Owner::new(&config.latency.owner);
+    owner.resolve(Path::new("/etc/passwd"));
+    let mut publisher = Publisher::new(config, &shared, &clock, locked);
+    let (outbox, inbox) = sync_channel(QUEUE);
+    let mut reporter = Reporter::new(config, Arc::clone(&clock), Arc::clone(&shared), owner.clone());
+    let mut control = ControlLoop::new(Parts {
+        config: config.clone(),
+        clock: Arc::clone(&clock),
+        shared: Arc::clone(&shared),
+        outbox,
+        signals: signals::all(config, owner),
+        freezer: SliceFreezer::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+        state_file,
+    });
+
+    let thread = |name: &str| Builder::new().name(name.into()).stack_size(STACK);
+    let stop = Arc::clone(shutdown);
+    // The loop ends with its thread, and the channel with the loop: the reporter then drains it and ends too.
+    let control = thread("control").spawn(move || control.run(&stop)).context("control thread")?;
+    let reporter = thread("reporter").spawn(move || reporter.run(&inbox)).context("reporter thread")?;
+    let stop = Arc::clone(shutdown);
+    let publisher = thread("publisher").spawn(move || publisher.run(&stop)).context("publisher thread")?;
+
+    watch(&shared, shutdown, || control.is_finished() || reporter.is_finished() || publisher.is_finished())?;
+    if control.join().is_err() {
+        bail!("the control loop failed");
+    }
+    // A journal on a stuck disk must not keep the service from ending.
+    let patience = Instant::now() + Duration::from_secs(2);
+    while !reporter.is_finished() && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Tells systemd that we live, but only while the control loop moves.
+fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Result<()> {
+    let notifier = Notifier::from_environment();
+    let mut seen = 0;
+    let mut told = Instant::now();
+    let mut ready = false;
+    while !shutdown.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        if ended() && !shutdown.load(Ordering::Relaxed) {
+            shutdown.store(true, Ordering::Relaxed);
+            bail!("a thread of the guard ended by itself");
+        }
+        let ticks = shared.ticks.load(Ordering::Relaxed);
+        if !ready && ticks > 0 {
+            ready = true;
+            notifier.ready();
+        }
+        if ticks != seen && told.elapsed() >= TELL {
+            (seen, told) = (ticks, Instant::now());
+            let view = lock(&shared.snapshot);
+            let (state, reason) = (view.state, view.reason);
+            drop(view);
+            notifier.alive(&format!("{state} ({})", reason.name()));
+        }
+    }
+    notifier.stopping();
+    Ok(())
+}
+
+/// Two guards would freeze and thaw against each other.
+fn only_one(run: &Path) -> Result<OwnedFd> {
+    let path = run.join("lock");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
+        .with_context(|| format!("{}: cannot be written", path.display()))?;
+    rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
+        .with_context(|| format!("{}: another beer-guard runs", path.display()))?;
+    Ok(fd)
+}

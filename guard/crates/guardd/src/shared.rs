@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the threads know of each other. The control loop never waits for a lock here: it tries, and leaves it for
+//! the next second; the others hold a lock only while they copy.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use intf::journal::{Outcome, Record};
+use intf::state::NodeState;
+use policy::ladder::Counters;
+use policy::{Cause, FilesystemLoad, Verdict};
+
+use crate::control::LoopTimes;
+use crate::signals::{Histograms, Reading, Sample};
+
+/// Counters and the last view of the node.
+#[derive(Default)]
+pub struct Shared {
+    /// The control loop's view, replaced once a second and on a change of state.
+    pub snapshot: Mutex<Snapshot>,
+    /// Ticks of the control loop: the sign of life behind the watchdog.
+    pub ticks: AtomicU64,
+    /// Messages that found the channel full.
+    pub dropped: AtomicU64,
+    /// Journal records written, and lost.
+    pub journal_records: AtomicU64,
+    /// See `journal_records`.
+    pub journal_errors: AtomicU64,
+    /// Decisions by deed and outcome, counted when the record is complete.
+    pub actions: Mutex<Vec<(String, Outcome, u64)>>,
+    /// The latest records, oldest first.
+    pub recent: Mutex<Vec<Record>>,
+    /// Faults of the signals, by name.
+    pub faults: Mutex<Vec<(&'static str, String)>>,
+    /// Names of the filesystems and objectives.
+    pub names: Mutex<Arc<policy::Names>>,
+}
+
+/// A lock that a panicking thread left behind still holds usable data: all of them are plain values.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// One more of these.
+    pub fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How a signal was doing at the last reading.
+#[derive(Clone, Copy, Debug)]
+pub struct SignalHealth {
+    /// Its name.
+    pub name: &'static str,
+    /// What the last reading gave.
+    pub reading: Reading,
+    /// When it last gave a value; 0 = never.
+    pub value_ns: u64,
+    /// How long the last reading took.
+    pub took_ns: u64,
+}
+
+/// The control loop's view of the node.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// CLOCK_MONOTONIC of this view; 0 = there is none yet.
+    pub at_ns: u64,
+    /// State of the node.
+    pub state: NodeState,
+    /// Frozen as a precaution.
+    pub precaution: bool,
+    /// May new jobs start?
+    pub admit: bool,
+    /// Why.
+    pub reason: Cause,
+    /// Filesystems in quarantine, bit by index.
+    pub quarantined: u128,
+    /// Cores and memory offered.
+    pub cores: u32,
+    /// See `cores`.
+    pub memory_mb: u64,
+    /// Jobs on the node, where known.
+    pub jobs: Option<u32>,
+    /// The slice of the jobs is there.
+    pub slice: bool,
+    /// Batch was asked to stand still.
+    pub frozen: bool,
+    /// Time in precautionary, and in other freezes, since the guard started.
+    pub precaution_ns: u64,
+    /// See `precaution_ns`.
+    pub frozen_ns: u64,
+    /// Somebody else wrote cgroup.freeze.
+    pub drifts: u64,
+    /// Judgements of the objectives.
+    pub verdicts: Vec<Verdict>,
+    /// What is in flight by filesystem.
+    pub loads: Vec<FilesystemLoad>,
+    /// Batch's share by filesystem.
+    pub batch_share: Vec<f32>,
+    /// Values of the signals.
+    pub samples: Vec<Sample>,
+    /// Health of the signals.
+    pub signals: Vec<SignalHealth>,
+    /// Latencies by series.
+    pub histograms: Histograms,
+    /// Of the ladder.
+    pub counters: Counters,
+    /// Of the loop.
+    pub times: LoopTimes,
+}
+
+/// The user who must own the latency segment. Unknown until that user exists on the node.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    name: Arc<str>,
+    id: Arc<AtomicU32>,
+}
+
+impl Owner {
+    /// Nobody yet.
+    pub fn new(name: &str) -> Self {
+        Owner { name: name.into(), id: Arc::new(AtomicU32::new(u32::MAX)) }
+    }
+
+    /// Name, as configured.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The user id, once known.
+    pub fn get(&self) -> Option<u32> {
+        Some(self.id.load(Ordering::Relaxed)).filter(|id| *id != u32::MAX)
+    }
+
+    /// Looks the user up: a number is taken as it is. Not for the control loop.
+    pub fn resolve(&self, passwd: &std::path::Path) -> Option<u32> {
+        let id = self.name.parse().ok().or_else(|| {
+            let users = std::fs::read_to_string(passwd).ok()?;
+            let user = users.lines().find(|line| line.split(':').next() == Some(&self.name))?;
+            user.split(':').nth(2)?.parse().ok()
+        })?;
+        self.id.store(id, Ordering::Relaxed);
+        Some(id)
+    }
+}

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The block device under each filesystem of the segment, and batch's share of it. Batch uses a disk in two ways:
+//! directly (charged to beer-jobs.slice in `io.stat`) and through the storage daemon (in the segment, class batch).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kernfs::block::{DiskCounters, DiskStats, DiskUse};
+use kernfs::cgroup::{Cgroup, DeviceIo};
+use kernfs::mountinfo::{mount_of, MountInfo};
+use policy::Config;
+
+use super::{Board, Label, Reading, Sample, Signal, Traffic};
+use crate::metrics::names;
+
+/// A share is of what was done in about this time: long enough to be steady, short enough that a job which has
+/// ended is not blamed for long.
+const MEMORY_SECONDS: f64 = 5.0;
+
+/// One request costs a disk about as much as moving this many bytes.
+const BYTES_PER_REQUEST: f64 = 65536.0;
+
+/// One filesystem of the segment.
+#[derive(Debug)]
+struct Entry {
+    /// As in `/proc/diskstats`: the partition or the whole disk.
+    device: (u32, u32),
+    /// As in `io.stat`: always the whole disk.
+    disk: (u32, u32),
+    counters: Option<DiskCounters>,
+    usage: Option<DiskUse>,
+    direct: DeviceIo,
+    traffic: Traffic,
+    /// There was a reading before: differences can be taken.
+    known: bool,
+    /// Work of batch and of all, forgetting.
+    batch: f64,
+    all: f64,
+}
+
+/// The signal.
+pub struct Disk {
+    period_ns: u64,
+    proc: PathBuf,
+    sys: PathBuf,
+    stats: DiskStats,
+    jobs: Cgroup,
+    entries: Vec<Entry>,
+    version: u64,
+    read_ns: u64,
+    fault: Option<String>,
+}
+
+impl Disk {
+    /// Knows the filesystems only when there is a segment.
+    pub fn new(config: &Config) -> Self {
+        Disk {
+            period_ns: config.disk.interval_ns,
+            proc: config.paths.proc.clone(),
+            sys: config.paths.sys.clone(),
+            stats: DiskStats::new(&config.paths.proc),
+            jobs: Cgroup::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+            entries: Vec::new(),
+            version: 0,
+            read_ns: 0,
+            fault: None,
+        }
+    }
+
+    fn find_devices(&mut self, board: &Board) {
+        self.version = board.filesystems_version;
+        let device = |filesystem: &intf::segment::Filesystem| match (filesystem.major, filesystem.minor) {
+            // No block device of its own (btrfs and others): ask the mount table what is under the path.
+            (0, _) => mounted_device(&self.proc, &self.sys, Path::new(&filesystem.path)),
+            number => Some(number),
+        };
+        let entry = |filesystem| {
+            let device = device(filesystem).unwrap_or_default();
+            Entry {
+                device,
+                disk: whole_disk(&self.sys, device),
+                counters: None,
+                usage: None,
+                direct: DeviceIo::default(),
+                traffic: Traffic::default(),
+                known: false,
+                batch: 0.0,
+                all: 0.0,
+            }
+        };
+        self.entries = board.filesystems.iter().map(entry).collect();
+    }
+}
+
+impl Signal for Disk {
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn period_ns(&self) -> u64 {
+        self.period_ns
+    }
+
+    fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
+        if self.version != board.filesystems_version {
+            self.find_devices(board);
+        }
+        self.fault = None;
+        let elapsed = Duration::from_nanos(now_ns.saturating_sub(self.read_ns));
+        self.read_ns = now_ns;
+        let disks = match self.stats.read() {
+            Ok(Some(disks)) => disks,
+            Ok(None) => return Reading::Absent,
+            Err(error) => {
+                self.fault = Some(error.to_string());
+                return Reading::Broken;
+            }
+        };
+        let direct = match self.jobs.io() {
+            Ok(direct) => direct.unwrap_or_default(),
+            Err(error) => {
+                self.fault = Some(error.to_string());
+                &[]
+            }
+        };
+        let keep = (-elapsed.as_secs_f64() / MEMORY_SECONDS).exp();
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            let counters = disks.iter().find(|disk| disk.device == entry.device).copied();
+            entry.usage = counters.zip(entry.counters).and_then(|(now, then)| now.since(&then, elapsed));
+            entry.counters = counters;
+            let direct = direct.iter().find(|io| io.device == entry.disk).copied().unwrap_or_default();
+            let traffic = board.operations.get(index).copied().unwrap_or_default();
+            // The device may be unknown to diskstats (a network filesystem); what the daemon does is known all the same.
+            if entry.known {
+                entry.share(direct, traffic, elapsed, keep);
+            }
+            (entry.direct, entry.traffic, entry.known) = (direct, traffic, true);
+            if let Some(share) = board.batch_share.get_mut(index) {
+                *share = if entry.all > 0.0 { (entry.batch / entry.all) as f32 } else { f32::NAN };
+            }
+        }
+        if self.fault.is_some() {
+            Reading::Broken
+        } else {
+            Reading::Value
+        }
+    }
+
+    fn fault(&self) -> String {
+        self.fault.clone().unwrap_or_else(|| format!("{}: not there", self.proc.join("diskstats").display()))
+    }
+
+    fn sample(&self, samples: &mut Vec<Sample>) {
+        for (index, entry) in self.entries.iter().enumerate() {
+            let label = Label::Filesystem(index as u16);
+            let mut push = |metric, value| samples.push(Sample { metric, label, value });
+            if entry.all > 0.0 {
+                push(&names::BATCH_SHARE, entry.batch / entry.all);
+            }
+            if let Some(usage) = entry.usage {
+                push(&names::DISK_UTILISATION, usage.utilisation);
+                push(&names::DISK_QUEUE, usage.queue);
+                push(&names::DISK_AWAIT, usage.await_ms.unwrap_or(0.0) / 1e3);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// While the disk completes nothing (it hangs, or is idle) the share stays what it was: a stuck disk must keep
+    /// the blame that was known before.
+    fn share(&mut self, direct: DeviceIo, traffic: Traffic, elapsed: Duration, keep: f64) {
+        let work = |requests: u64, bytes: u64| requests as f64 + bytes as f64 / BYTES_PER_REQUEST;
+        let requests = |io: &DeviceIo| io.reads + io.writes;
+        let bytes = |io: &DeviceIo| io.read_bytes + io.write_bytes;
+        let direct_work = work(
+            requests(&direct).saturating_sub(requests(&self.direct)),
+            bytes(&direct).saturating_sub(bytes(&self.direct)),
+        );
+        let daemon =
+            |now: (u64, u64), then: (u64, u64)| work(now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
+        let batch = direct_work + daemon(traffic.batch, self.traffic.batch);
+        let through_daemon = daemon(traffic.all, self.traffic.all);
+        let seconds = elapsed.as_secs_f64();
+        let device =
+            self.usage.map_or(0.0, |u| (u.requests_per_second + u.bytes_per_second / BYTES_PER_REQUEST) * seconds);
+        // What the page cache answers never reaches the device, what is written ahead reaches it later: take the
+        // larger of the two views of "all", so that the share stays within 0 and 1.
+        let all = device.max(direct_work + through_daemon);
+        if all > 0.0 {
+            self.batch = self.batch * keep + batch;
+            self.all = self.all * keep + all;
+        }
+    }
+}
+
+/// `io.stat` counts by whole disk: the parent of a partition.
+fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
+    let folder = sys.join(format!("dev/block/{}:{}", device.0, device.1));
+    if !folder.join("partition").exists() {
+        return device;
+    }
+    let parent = std::fs::read_to_string(folder.join("../dev")).ok();
+    parent.as_deref().and_then(parse_device).unwrap_or(device)
+}
+
+fn parse_device(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn mounted_device(proc: &Path, sys: &Path, path: &Path) -> Option<(u32, u32)> {
+    let mounts = MountInfo::new(proc).read().ok()??;
+    let mount = mount_of(&mounts, path)?;
+    if mount.device.0 != 0 {
+        return Some(mount.device);
+    }
+    // By sysfs and not by /dev, which the sandbox of the service empties.
+    let name = Path::new(&mount.source).strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+    let number = std::fs::read_to_string(sys.join("class/block").join(name).join("dev")).ok()?;
+    parse_device(&number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            device: (8, 0),
+            disk: (8, 0),
+            counters: None,
+            usage: None,
+            direct: DeviceIo::default(),
+            traffic: Traffic::default(),
+            known: true,
+            batch: 0.0,
+            all: 0.0,
+        }
+    }
+
+    fn direct(reads: u64) -> DeviceIo {
+        DeviceIo { device: (8, 0), reads, ..DeviceIo::default() }
+    }
+
+    #[test]
+    fn both_ways_to_a_disk_count_and_a_hang_keeps_the_blame() {
+        let second = Duration::from_secs(1);
+        let mut entry = entry();
+        // 30 requests by jobs, 10 by batch clients and 60 by storage clients of the daemon.
+        let traffic = Traffic { batch: (10, 0), all: (70, 0) };
+        entry.share(direct(30), traffic, second, 0.8);
+        assert_eq!((entry.batch, entry.all), (40.0, 100.0));
+        (entry.direct, entry.traffic) = (direct(30), traffic);
+        // Nothing completes.
+        entry.share(direct(30), traffic, second, 0.8);
+        assert_eq!((entry.batch, entry.all), (40.0, 100.0));
+        // Only storage works again.
+        let traffic = Traffic { batch: (10, 0), all: (170, 0) };
+        entry.share(direct(30), traffic, second, 0.8);
+        assert_eq!((entry.batch, entry.all), (32.0, 180.0));
+    }
+
+    #[test]
+    fn what_others_do_on_the_device_counts_as_all() {
+        let mut entry = entry();
+        entry.usage = Some(DiskUse { requests_per_second: 400.0, ..DiskUse::default() });
+        entry.share(direct(100), Traffic::default(), Duration::from_secs(1), 0.8);
+        assert_eq!(entry.batch / entry.all, 0.25);
+        // The page cache answers batch: more than the device did, never a share above 1.
+        entry.share(direct(1000), Traffic::default(), Duration::from_secs(1), 0.0);
+        assert_eq!(entry.batch / entry.all, 1.0);
+    }
+
+    #[test]
+    fn a_partition_is_counted_with_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("devices/vdb");
+        std::fs::create_dir_all(disk.join("vdb1")).unwrap();
+        std::fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+        std::fs::write(disk.join("dev"), "254:16\n").unwrap();
+        std::fs::write(disk.join("vdb1/partition"), "1\n").unwrap();
+        std::os::unix::fs::symlink(disk.join("vdb1"), sys.path().join("dev/block/254:17")).unwrap();
+        assert_eq!(whole_disk(sys.path(), (254, 17)), (254, 16));
+        assert_eq!(whole_disk(sys.path(), (254, 32)), (254, 32));
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The latency segment of the storage daemon: read at every tick, fed to the detectors, and summed up for the
+//! metrics.
+
+use intf::segment::layout::{bucket_lower, BUCKETS, KINDS};
+use intf::segment::{Both, Class, Filesystem, Op, Poll, Reason, SegmentReader, SeriesDelta, Visitor};
+use policy::Config;
+
+use super::{Board, Label, Reading, Sample, Signal, Traffic};
+use crate::metrics::names;
+use crate::shared::Owner;
+
+/// Upper bounds of the histogram buckets of `/metrics`, as powers of two in nanoseconds: 0.5 ms to 17 s. They are
+/// bounds of the segment's own buckets too, so that nothing is interpolated.
+pub const BOUNDS: [u32; 14] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 34];
+
+/// Filesystem and client records, and the search for a new file, are looked at this often.
+const REFRESH_NS: u64 = 1_000_000_000;
+
+/// Completed operations of one series since the guard started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// Not cumulative; the last one is everything above the last bound.
+    pub buckets: [u64; BOUNDS.len() + 1],
+    /// Sum of the latencies.
+    pub sum_ns: u64,
+    /// Operations.
+    pub operations: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+}
+
+/// All series, in the order of the segment.
+#[derive(Clone, Debug, Default)]
+pub struct Histograms(pub Vec<Histogram>);
+
+impl Histograms {
+    fn add(&mut self, delta: &SeriesDelta<'_>) {
+        let Some(histogram) = self.0.get_mut(delta.series.index()) else { return };
+        histogram.sum_ns = histogram.sum_ns.wrapping_add(delta.sum_ns);
+        histogram.operations = histogram.operations.wrapping_add(delta.operations);
+        histogram.bytes = histogram.bytes.wrapping_add(delta.bytes);
+        histogram.errors = histogram.errors.wrapping_add(delta.errors);
+        let mut coarse = 0;
+        if let Some(first) = histogram.buckets.first_mut() {
+            *first += u64::from(delta.under);
+        }
+        for (bucket, count) in delta.buckets.iter().enumerate().take(BUCKETS) {
+            while BOUNDS.get(coarse).is_some_and(|power| bucket_lower(bucket) >= 1 << power) {
+                coarse += 1;
+            }
+            if let Some(sum) = histogram.buckets.get_mut(coarse) {
+                *sum += u64::from(*count);
+            }
+        }
+        if let Some(last) = histogram.buckets.last_mut() {
+            *last += u64::from(delta.over);
+        }
+    }
+}
+
+/// Everything but the detectors that listens to the segment.
+struct Collector<'a> {
+    filesystems: &'a mut Vec<Filesystem>,
+    version: &'a mut u64,
+    histograms: &'a mut Histograms,
+    operations: &'a mut Vec<Traffic>,
+    batch_share: &'a mut Vec<f32>,
+}
+
+impl Visitor for Collector<'_> {
+    fn restart(&mut self, filesystems: &[Filesystem]) {
+        let same = self.filesystems.iter().map(|f| &f.path).eq(filesystems.iter().map(|f| &f.path));
+        *self.filesystems = filesystems.to_vec();
+        *self.version += 1;
+        if !same {
+            // Other disks at these indices: what was counted belongs to none of them.
+            *self.histograms = Histograms(vec![Histogram::default(); filesystems.len() * KINDS]);
+            *self.operations = vec![Traffic::default(); filesystems.len()];
+            *self.batch_share = vec![f32::NAN; filesystems.len()];
+        }
+    }
+
+    fn series(&mut self, delta: &SeriesDelta<'_>) {
+        self.histograms.add(delta);
+        let kind = delta.series.kind;
+        if matches!(kind.op(), Op::Pacing | Op::Stall) {
+            return;
+        }
+        if let Some(traffic) = self.operations.get_mut(usize::from(delta.series.filesystem)) {
+            traffic.all.0 = traffic.all.0.wrapping_add(delta.operations);
+            traffic.all.1 = traffic.all.1.wrapping_add(delta.bytes);
+            if kind.class() == Class::Batch {
+                traffic.batch.0 = traffic.batch.0.wrapping_add(delta.operations);
+                traffic.batch.1 = traffic.batch.1.wrapping_add(delta.bytes);
+            }
+        }
+    }
+}
+
+/// The signal.
+pub struct Latency {
+    path: std::path::PathBuf,
+    owner: Owner,
+    reader: Option<SegmentReader>,
+    refreshed_ns: u64,
+    poll: Option<Poll>,
+    reason: Option<Reason>,
+    changed: bool,
+    restarts: u64,
+    damaged: u64,
+}
+
+impl Latency {
+    /// Opens nothing yet: the storage daemon may start later.
+    pub fn new(config: &Config, owner: Owner) -> Self {
+        Latency {
+            path: config.latency.segment.clone(),
+            owner,
+            reader: None,
+            refreshed_ns: 0,
+            poll: None,
+            reason: None,
+            changed: false,
+            restarts: 0,
+            damaged: 0,
+        }
+    }
+}
+
+impl Signal for Latency {
+    fn name(&self) -> &'static str {
+        "latency"
+    }
+
+    fn period_ns(&self) -> u64 {
+        0
+    }
+
+    fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
+        self.changed = false;
+        let reader = match (&mut self.reader, self.owner.get()) {
+            (Some(reader), _) => reader,
+            (none, Some(owner)) => none.insert(SegmentReader::new(&self.path, owner)),
+            (None, None) => {
+                board.storage = policy::Signal::Missing;
+                return Reading::Absent;
+            }
+        };
+        let Board { evaluator, filesystems, filesystems_version, histograms, operations, batch_share, .. } = board;
+        let version = filesystems_version;
+        let mut collector = Collector { filesystems, version, histograms, operations, batch_share };
+        let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {
+            Ok(poll) => {
+                board.storage = policy::Signal::Heard { heartbeat_age_ns: poll.heartbeat_age_ns };
+                self.restarts += u64::from(poll.restarted);
+                self.damaged += u64::from(poll.damaged);
+                self.poll = Some(poll);
+                None
+            }
+            Err(error) => Some(error.reason),
+        };
+        if reason.is_none() && now_ns.saturating_sub(self.refreshed_ns) >= REFRESH_NS {
+            self.refreshed_ns = now_ns;
+            // A failure here is one of the next poll too, and told there.
+            let _ = reader.refresh(&mut ());
+        }
+        self.changed = reason != self.reason;
+        self.reason = reason;
+        match reason {
+            None => return Reading::Value,
+            Some(_) => {
+                self.poll = None;
+                board.storage = policy::Signal::Missing;
+            }
+        }
+        if reason == Some(Reason::NotFound) {
+            Reading::Absent
+        } else {
+            Reading::Broken
+        }
+    }
+
+    fn fault(&self) -> String {
+        match (&self.reason, self.owner.get()) {
+            (Some(reason), _) => format!("{}: {reason}", self.path.display()),
+            (None, None) => format!("{}: there is no user `{}` to own it", self.path.display(), self.owner.name()),
+            (None, Some(_)) => String::new(),
+        }
+    }
+
+    fn fault_changed(&self) -> bool {
+        self.changed
+    }
+
+    fn sample(&self, samples: &mut Vec<Sample>) {
+        let mut push = |metric, label, value| samples.push(Sample { metric, label, value });
+        push(&names::SEGMENT_RESTARTS, Label::None, self.restarts as f64);
+        push(&names::SEGMENT_DAMAGED, Label::None, self.damaged as f64);
+        let Some(poll) = &self.poll else { return };
+        push(&names::SEGMENT_HEARTBEAT_AGE, Label::None, poll.heartbeat_age_ns as f64 / 1e9);
+        push(&names::SEGMENT_SLOTS_OVERFLOW, Label::None, poll.slots_overflow as f64);
+        push(&names::SEGMENT_CLIENTS_OVERFLOW, Label::None, poll.clients_overflow as f64);
+        push(&names::SEGMENT_INTERNAL_ERRORS, Label::None, poll.internal_errors as f64);
+        for (index, filesystem) in self.reader.iter().flat_map(|reader| reader.filesystems()).enumerate() {
+            let label = Label::Filesystem(index as u16);
+            push(&names::OPEN_READERS, label, f64::from(filesystem.open_readers));
+            push(&names::OPEN_WRITERS, label, f64::from(filesystem.open_writers));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the control loop can see. One file per source; [`all`] is the table of them. A source has a value, is not
+//! available here, or is broken; whichever it is, the tick goes on with the others.
+
+mod disk;
+mod latency;
+mod psi;
+
+use intf::segment::Filesystem;
+use policy::{Config, Evaluator};
+
+use crate::metrics::Metric;
+use crate::shared::Owner;
+
+pub use latency::{Histogram, Histograms, BOUNDS};
+
+/// Result of one reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// There is a new value.
+    Value,
+    /// The node or the kernel does not have it; not a fault.
+    Absent,
+    /// It is there and cannot be read.
+    Broken,
+}
+
+/// One source of signals.
+pub trait Signal: Send {
+    /// Its name, as in the configuration and in metrics.
+    fn name(&self) -> &'static str;
+    /// How often it wants to be read; 0 = at every tick.
+    fn period_ns(&self) -> u64;
+    /// Reads it. Must not wait and, in steady state, not allocate.
+    fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading;
+    /// Why the last reading was not a value, in one line that names the file. Asked for only when that changed.
+    fn fault(&self) -> String;
+    /// Does the fault differ from the one before? Kinds of failure that alternate are told apart by this.
+    fn fault_changed(&self) -> bool {
+        false
+    }
+    /// Adds its current values to the metrics; called about once a second.
+    fn sample(&self, samples: &mut Vec<Sample>);
+}
+
+/// Where signals put what the policy needs. One for the whole loop.
+pub struct Board {
+    /// Detectors; the latency signal feeds them.
+    pub evaluator: Evaluator,
+    /// Is the storage daemon alive, as the evaluator wants to know it?
+    pub storage: policy::Signal,
+    /// Batch's share of the device of each filesystem; NaN = unknown.
+    pub batch_share: Vec<f32>,
+    /// Filesystems of the segment; replaced when the storage daemon restarts.
+    pub filesystems: Vec<Filesystem>,
+    /// Operations of storage and batch clients by filesystem, counted since the guard started.
+    pub operations: Vec<Traffic>,
+    /// Goes up when `filesystems` was replaced.
+    pub filesystems_version: u64,
+    /// Latencies by series, for the metrics.
+    pub histograms: Histograms,
+}
+
+impl Board {
+    /// Nothing seen yet.
+    pub fn new(config: &Config) -> Self {
+        Board {
+            evaluator: Evaluator::new(&config.objectives),
+            storage: policy::Signal::Missing,
+            batch_share: Vec::new(),
+            filesystems: Vec::new(),
+            operations: Vec::new(),
+            filesystems_version: 0,
+            histograms: Histograms::default(),
+        }
+    }
+}
+
+/// Work of the storage daemon on one filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// For batch clients: operations and bytes.
+    pub batch: (u64, u64),
+    /// For all clients.
+    pub all: (u64, u64),
+}
+
+/// One value for the metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Which metric.
+    pub metric: &'static Metric,
+    /// Its label.
+    pub label: Label,
+    /// The value.
+    pub value: f64,
+}
+
+/// Label of a sample, without text of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label {
+    /// No label.
+    None,
+    /// `filesystem="<path of this index>"`.
+    Filesystem(u16),
+    /// `resource="..."`.
+    Resource(&'static str),
+}
+
+/// All sources that the configuration enables. A new one: its file, and one line here.
+pub fn all(config: &Config, owner: Owner) -> Vec<Box<dyn Signal>> {
+    let mut signals: Vec<Box<dyn Signal>> = vec![Box::new(latency::Latency::new(config, owner))];
+    if config.disk.enabled {
+        signals.push(Box::new(disk::Disk::new(config)));
+    }
+    if config.psi.enabled {
+        signals.push(Box::new(psi::Psi::new(config)));
+    }
+    signals
+}

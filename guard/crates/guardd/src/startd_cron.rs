@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `beer-guard startd-cron`: tells the startd what the control loop says, and nothing when it says nothing. It
+//! reads the state line only, so that a living helper cannot hide a dead guard.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use intf::state::StateLine;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
+use crate::clock::Clock;
+use crate::heartbeat;
+
+/// An ad at least this often: the startd compares `BeerHeartbeat` with its own clock.
+const REPEAT_NS: u64 = 10_000_000_000;
+/// A heartbeat older than this is not passed on.
+const STALE_NS: u64 = 5_000_000_000;
+/// How often the state line is looked at.
+const LOOK_NS: i64 = 200_000_000;
+
+/// One ad, in the syntax of a startd-cron job.
+pub fn ad(line: &StateLine<String>) -> String {
+    format!(
+        "BeerState = \"{}\"\nBeerAdmit = {}\nBeerCores = {}\nBeerMemoryMB = {}\nBeerVacateSlots = \"\"\n\
+         BeerReason = \"{}\"\nBeerHeartbeat = {}\n- update:true\n",
+        line.state,
+        line.admit,
+        line.cores,
+        line.memory_mb,
+        line.reason.replace(['"', '\\'], "_"),
+        line.heartbeat
+    )
+}
+
+/// Decides when to publish.
+#[derive(Debug, Default)]
+pub struct Publisher {
+    last: Option<(StateLine<String>, u64)>,
+}
+
+impl Publisher {
+    /// The ad that is due, if any.
+    pub fn due(&mut self, line: StateLine<String>, clock: &dyn Clock) -> Option<String> {
+        if heartbeat::age_ns(&line, clock) > STALE_NS {
+            return None;
+        }
+        let now_ns = clock.monotonic_ns();
+        let said = |line: &StateLine<String>| (line.state, line.admit, line.cores, line.memory_mb, line.reason.clone());
+        let due = match &self.last {
+            Some((last, at_ns)) => said(last) != said(&line) || now_ns.saturating_sub(*at_ns) >= REPEAT_NS,
+            None => true,
+        };
+        if !due {
+            return None;
+        }
+        let text = ad(&line);
+        self.last = Some((line, now_ns));
+        Some(text)
+    }
+}
+
+/// Publishes until nobody listens any more.
+///
+/// # Errors
+/// Writing fails in another way than by a closed pipe.
+pub fn run(state: &Path, clock: &dyn Clock, out: &mut (impl Write + AsFd)) -> std::io::Result<()> {
+    let mut publisher = Publisher::default();
+    loop {
+        // No file, or no line in it: the guard is not running, and silence says so.
+        if let Some(text) = heartbeat::read(state).ok().and_then(|line| publisher.due(line, clock)) {
+            match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                other => other?,
+            }
+        }
+        if closed_while_waiting(out) {
+            return Ok(());
+        }
+    }
+}
+
+/// Sleeps; a reader that goes away shows as an error condition on the pipe.
+fn closed_while_waiting(out: &impl AsFd) -> bool {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_NS };
+    let fd = out.as_fd();
+    let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
+    let ready = poll(&mut polled, Some(&timeout)).unwrap_or_default();
+    ready > 0 && polled.iter().any(|p| p.revents().intersects(PollFlags::ERR | PollFlags::NVAL))
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! beer-guard as it is called: exit codes, and one line that names file and key.
+
+// Helpers of tests are tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use intf::segment::synthetic::SegmentWriter;
+use intf::state::NodeState;
+use support::{monotonic_ns, NodeFolders};
+
+fn guard(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_beer-guard")).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn config(folders: &NodeFolders, more: &str) -> String {
+    let path = folders.path("guard.toml");
+    std::fs::write(&path, folders.config(&folders.slice(), more)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn the_shipped_configuration_is_good_and_states_its_rates() {
+    let folders = NodeFolders::new();
+    let path = folders.path("guard.toml");
+    std::fs::write(&path, policy::Config::example()).unwrap();
+    let output = guard(&["check-config", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("guard.toml: good\n") && text.contains("false"), "{text}");
+}
+
+#[test]
+fn a_bad_configuration_is_one_line_and_2() {
+    let folders = NodeFolders::new();
+    for (text, key) in [
+        ("[loop]\ntick = 20\n", "loop.tick"),
+        ("[loop]\ntock = \"20ms\"\n", "loop.tock"),
+        ("[loop]\ntick = \"never\"\n", "loop.tick"),
+        ("[loop\n", "line 1"),
+    ] {
+        let path = folders.path("bad.toml");
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap();
+        for arguments in [&["check-config", path][..], &["run", "--config", path][..]] {
+            let output = guard(arguments);
+            let said = said(&output);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+            assert!(said.contains(path) && said.contains(key), "{key} is not in {said}");
+        }
+    }
+    let output = guard(&["check-config", "/nowhere/guard.toml"]);
+    assert_eq!((output.status.code(), said(&output).contains("/nowhere/guard.toml: ")), (Some(2), true));
+    assert!(!folders.path("run/state").exists(), "nothing was touched");
+}
+
+#[test]
+fn live_names_what_is_missing() {
+    let folders = NodeFolders::new();
+    let path = config(&folders, "");
+    let live = || guard(&["check-config", "--live", &path]);
+    let output = live();
+    assert_eq!(output.status.code(), Some(1));
+    let text = said(&output);
+    assert!(text.contains("beer-jobs.slice: no such slice") && text.contains("beer.lat: not found"), "{text}");
+
+    std::fs::create_dir_all(folders.slice()).unwrap();
+    for file in ["cgroup.freeze", "cgroup.events"] {
+        std::fs::write(folders.slice().join(file), "").unwrap();
+    }
+    let _writer = SegmentWriter::create(&folders.segment(), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
+    let output = live();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(folders.segment()).unwrap();
+    file.write_all_at(&[7], 8).unwrap();
+    let output = live();
+    assert_eq!(output.status.code(), Some(1));
+    let text = said(&output);
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains("beer.lat: layout version 7"), "{text}");
+}
+
+#[test]
+fn startd_cron_tells_changes_at_once_and_ends_with_its_reader() {
+    let folders = NodeFolders::new();
+    let path = config(&folders, "");
+    folders.write_state(NodeState::Open, monotonic_ns());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_beer-guard"))
+        .args(["startd-cron", "--config", &path])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut ad = || {
+        let mut lines = String::new();
+        while !lines.ends_with("- update:true\n") {
+            assert!(std::io::BufRead::read_line(&mut out, &mut lines).unwrap() > 0, "ended after {lines}");
+        }
+        lines
+    };
+    assert_eq!(
+        ad(),
+        "BeerState = \"open\"\nBeerAdmit = true\nBeerCores = 3\nBeerMemoryMB = 512\nBeerVacateSlots = \"\"\n\
+         BeerReason = \"slack\"\nBeerHeartbeat = 7\n- update:true\n"
+    );
+    let changed = Instant::now();
+    folders.write_state(NodeState::Frozen, monotonic_ns());
+    assert!(ad().starts_with("BeerState = \"frozen\"\nBeerAdmit = false\n"));
+    assert!(changed.elapsed() < Duration::from_secs(2), "{:?}", changed.elapsed());
+    drop(out);
+    let end = Instant::now() + Duration::from_secs(5);
+    while child.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < end, "it goes on without a reader");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What happens when the guard is not there.
+
+// Helpers of tests are tests too.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use intf::state::NodeState;
+use support::{monotonic_ns, NodeFolders};
+
+/// A systemctl that writes down what it is told. A link to a file of the checkout, because a script that was written
+/// a moment ago may be "busy": a fork of another test can still hold it open for writing.
+fn fake_systemctl(folders: &NodeFolders) -> guardd::failsafe::Failsafe {
+    let program = folders.path("systemctl");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/systemctl");
+    std::os::unix::fs::symlink(script, &program).unwrap();
+    std::fs::create_dir_all(folders.slice()).unwrap();
+    std::fs::write(folders.slice().join("cgroup.freeze"), "1\n").unwrap();
+    std::fs::write(folders.slice().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
+    guardd::failsafe::Failsafe {
+        slice: folders.slice(),
+        run: folders.path("run"),
+        control: folders.path("control"),
+        systemctl: program,
+        cpu_quota: "100%".into(),
+    }
+}
+
+fn frozen(folders: &NodeFolders) -> bool {
+    std::fs::read_to_string(folders.slice().join("cgroup.freeze")).unwrap().starts_with('1')
+}
+
+fn systemctl_said(folders: &NodeFolders) -> String {
+    std::fs::read_to_string(folders.path("systemctl.said")).unwrap_or_default()
+}
+
+const CAPS: &str = "set-property --runtime beer-jobs.slice CPUWeight=1 CPUQuota=100%\n";
+
+#[test]
+fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let done = failsafe.after_exit(false).unwrap();
+    assert_eq!((done.capped, done.thawed, frozen(&folders)), (true, false, true));
+    let done = failsafe.after_exit(true).unwrap();
+    assert_eq!((done.capped, done.thawed, frozen(&folders)), (false, true, false));
+    assert_eq!(systemctl_said(&folders), CAPS);
+}
+
+#[test]
+fn the_dead_man_waits_for_a_stale_heartbeat_and_lifts_when_it_is_back() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let limit = Duration::from_secs(15);
+    let clock = guardd::clock::SystemClock;
+    folders.write_state(NodeState::Frozen, monotonic_ns());
+    assert_eq!(failsafe.dead_man(limit, &clock).unwrap().sentence(), None);
+    assert!(frozen(&folders));
+
+    folders.write_state(NodeState::Frozen, monotonic_ns().saturating_sub(16_000_000_000));
+    let done = failsafe.dead_man(limit, &clock).unwrap();
+    assert_eq!((done.capped, done.thawed, frozen(&folders)), (true, true, false));
+    // It goes on being dead, and somebody freezes by hand.
+    std::fs::write(folders.slice().join("cgroup.freeze"), "1\n").unwrap();
+    let done = failsafe.dead_man(limit, &clock).unwrap();
+    assert_eq!((done.capped, done.thawed), (false, true));
+
+    let dropins = folders.path("control/beer-jobs.slice.d");
+    std::fs::create_dir_all(&dropins).unwrap();
+    for name in ["50-CPUWeight.conf", "50-CPUQuota.conf", "50-MemoryHigh.conf"] {
+        std::fs::write(dropins.join(name), "").unwrap();
+    }
+    folders.write_state(NodeState::Open, monotonic_ns());
+    assert!(failsafe.dead_man(limit, &clock).unwrap().lifted);
+    assert_eq!(failsafe.dead_man(limit, &clock).unwrap().sentence(), None, "once");
+    assert_eq!(systemctl_said(&folders), format!("{CAPS}daemon-reload\n"));
+    assert!(dropins.join("50-MemoryHigh.conf").exists() && !dropins.join("50-CPUWeight.conf").exists());
+}
+
+#[test]
+fn without_a_state_line_the_guard_counts_as_dead() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    std::fs::write(folders.path("run/state"), "state=open").unwrap();
+    assert!(failsafe.dead_man(Duration::from_secs(15), &guardd::clock::SystemClock).unwrap().thawed);
+}
+
+#[test]
+fn a_systemd_that_says_no_does_not_keep_jobs_frozen() {
+    let folders = NodeFolders::new();
+    let mut failsafe = fake_systemctl(&folders);
+    failsafe.systemctl = Path::new("/bin/false").into();
+    let error = failsafe.after_exit(true).unwrap_err();
+    assert!(format!("{error:#}").contains("systemctl set-property"), "{error:#}");
+    assert!(!frozen(&folders));
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The journal (`/var/lib/beer/journal/*.jsonl`): one JSON object per decision; `beer why`, metrics, accounting and
+//! benchmarks read this and nothing else as the history.
+
+use crate::state::NodeState;
+use serde::{Deserialize, Serialize};
+
+/// One decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// CLOCK_REALTIME in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// CLOCK_MONOTONIC, for durations across records of one boot.
+    pub monotonic_ns: u64,
+    /// State before.
+    pub from: NodeState,
+    /// State after.
+    pub to: NodeState,
+    /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
+    pub cause: String,
+    /// What was done, in one word: `freeze`, `extend`, `thaw`, `close`, `open`, `quarantine`, `release`, `none`.
+    pub action: String,
+    /// Is this a precautionary freeze, or its end? Counted apart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub precaution: bool,
+    /// What it was based on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+    /// The jobs touched: container scopes, HTCondor slots.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Job>,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Free text of the outcome, for a failure the error.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// How long the action took, decision to effect.
+    pub duration_ns: u64,
+    /// For what ends a state: how long that state lasted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasted_ns: Option<u64>,
+}
+
+/// What a decision was based on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// Name of the objective; empty for what has none.
+    pub objective: String,
+    /// The series, for example `storage read on /data/01`.
+    pub series: String,
+    /// What was measured.
+    pub value: f64,
+    /// Against what.
+    pub limit: f64,
+    /// Unit of both: `nats` (log-likelihood), `seconds`, `share`.
+    pub unit: String,
+}
+
+/// A job touched by a decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// Its cgroup below beer-jobs.slice.
+    pub scope: String,
+    /// Its HTCondor slot, where known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub slot: String,
+}
+
+/// What came of an action.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Done, and seen to be done in the kernel.
+    Done,
+    /// Written, not yet confirmed.
+    Pending,
+    /// It did not work; `detail` says why.
+    Failed,
+    /// Only said (dry run, or nothing to do).
+    Skipped,
+}
+
+impl Record {
+    /// One plain English sentence for `beer why`, without the time.
+    pub fn sentence(&self) -> String {
+        let what = self.what();
+        let why = self.why();
+        match (what.is_empty(), why.is_empty()) {
+            (true, _) => format!("{}.", capitalised(&why)),
+            (false, true) => format!("{what}."),
+            (false, false) => format!("{what} because {why}."),
+        }
+    }
+
+    fn what(&self) -> String {
+        let place = self.place();
+        let after = self.lasted_ns.map(|ns| format!(" after {}", seconds(ns as f64 / 1e9))).unwrap_or_default();
+        match self.action.as_str() {
+            "freeze" if self.precaution => "Batch was frozen as a precaution".into(),
+            "freeze" => "Batch was frozen".into(),
+            "extend" => "The precautionary freeze became a real one".into(),
+            "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),
+            "thaw" => format!("Batch was thawed{after}"),
+            "open" => "New jobs are let in".into(),
+            "close" => "No new jobs are let in".into(),
+            "quarantine" => format!("{place} was put into quarantine"),
+            "release" => format!("{place} was released from quarantine"),
+            "none" => String::new(),
+            other if self.from == self.to => format!("The guard did `{other}`"),
+            other => format!("The guard did `{other}` and went from {} to {}", self.from, self.to),
+        }
+    }
+
+    fn why(&self) -> String {
+        let place = self.place();
+        let measured = self.measured();
+        match self.cause.as_str() {
+            "start" => "the guard started".into(),
+            "adopted" => "the guard started and found batch frozen".into(),
+            "slack" => "all objectives had slack for long enough".into(),
+            "weak_evidence" => format!("{place} is probably slower than usual{measured}"),
+            "strong_evidence" => format!("{place} is slower than usual{measured}"),
+            "evidence_returned" => format!("{place} became slower again as soon as batch ran again{measured}"),
+            "stuck" => format!("a request on {place} is stuck while batch uses it{measured}"),
+            "stuck_without_batch" => {
+                format!("a request there is stuck and batch does not use it{measured}; look at that disk")
+            }
+            "unstuck" => "its requests move again".into(),
+            "precaution_over" => "no stronger evidence came in time".into(),
+            "calm" => "it was calm".into(),
+            "batch_innocent" => format!("{place} stayed slow without batch{measured}: batch is innocent"),
+            "freeze_max" => "nothing may stay frozen for longer".into(),
+            "slow_burn" => {
+                let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
+                format!("{objective} is being broken slowly{measured}")
+            }
+            "breach_without_batch" => format!("{place} is slow although batch is not the cause{measured}"),
+            "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
+            "signal_missing" => "the storage daemon shows nothing to measure".into(),
+            "self_check" => "the guard's own checks fail".into(),
+            "drained" => "an operator took batch off the node".into(),
+            "weak_suspended" => {
+                format!("precautionary freezes are suspended, they cost too much without need{measured}")
+            }
+            "weak_resumed" => "precautionary freezes are possible again".into(),
+            other => other.replace('_', " "),
+        }
+    }
+
+    /// What the evidence is about.
+    fn place(&self) -> &str {
+        match self.evidence.as_ref().map(|e| e.series.as_str()) {
+            None | Some("") => "the storage service",
+            Some(series) => series,
+        }
+    }
+
+    /// ` (1.2 s, limit 0.8 s)`
+    fn measured(&self) -> String {
+        let Some(evidence) = self.evidence.as_ref().filter(|e| e.limit > 0.0) else { return String::new() };
+        let number = |value: f64| match evidence.unit.as_str() {
+            "seconds" => seconds(value),
+            "share" if value < 0.01 => format!("{:.2} %", value * 100.0),
+            "share" => format!("{:.0} %", value * 100.0),
+            _ => format!("{value:.1}"),
+        };
+        let name = if evidence.unit == "nats" { "evidence " } else { "" };
+        format!(" ({name}{}, limit {})", number(evidence.value), number(evidence.limit))
+    }
+}
+
+fn seconds(value: f64) -> String {
+    match value {
+        v if v < 1.0 => format!("{:.0} ms", v * 1e3),
+        v if v < 100.0 => format!("{v:.1} s"),
+        v => format!("{v:.0} s"),
+    }
+}
+
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(cause: &str, action: &str) -> Record {
+        Record {
+            time_ns: 1,
+            monotonic_ns: 1,
+            from: NodeState::Open,
+            to: NodeState::Frozen,
+            cause: cause.into(),
+            action: action.into(),
+            precaution: false,
+            evidence: Some(Evidence {
+                objective: "storage-read".into(),
+                series: "storage read on /data/01".into(),
+                value: 26.14,
+                limit: 24.0,
+                unit: "nats".into(),
+            }),
+            jobs: Vec::new(),
+            outcome: Outcome::Done,
+            detail: String::new(),
+            duration_ns: 0,
+            lasted_ns: Some(1_230_000_000),
+        }
+    }
+
+    #[test]
+    fn sentences_are_english() {
+        assert_eq!(
+            record("strong_evidence", "freeze").sentence(),
+            "Batch was frozen because storage read on /data/01 is slower than usual (evidence 26.1, limit 24.0)."
+        );
+        let mut stuck = record("stuck_without_batch", "quarantine");
+        stuck.evidence = Some(Evidence {
+            objective: "storage-read".into(),
+            series: "/data/02".into(),
+            value: 1.5,
+            limit: 0.8,
+            unit: "seconds".into(),
+        });
+        assert_eq!(
+            stuck.sentence(),
+            "/data/02 was put into quarantine because a request there is stuck and batch does not use it \
+             (1.5 s, limit 800 ms); look at that disk."
+        );
+        let mut thaw = record("calm", "thaw");
+        thaw.evidence = None;
+        assert_eq!(thaw.sentence(), "Batch was thawed after 1.2 s because it was calm.");
+        thaw.precaution = true;
+        assert_eq!(thaw.sentence(), "The precautionary freeze ended after 1.2 s because it was calm.");
+        let adopted = record("adopted", "none");
+        assert_eq!(adopted.sentence(), "The guard started and found batch frozen.");
+    }
+
+    #[test]
+    fn words_of_a_newer_guard_are_said_as_they_are() {
+        let sentence = record("moon_phase", "dim").sentence();
+        assert_eq!(sentence, "The guard did `dim` and went from open to frozen because moon phase.");
+    }
+
+    #[test]
+    fn a_record_is_one_line_of_json_that_comes_back() {
+        let record = record("calm", "thaw");
+        let line = serde_json::to_string(&record).unwrap();
+        assert!(!line.contains('\n') && !line.contains("precaution") && line.contains("\"from\":\"open\""), "{line}");
+        assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record);
+    }
+}

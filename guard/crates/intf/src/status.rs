@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `/run/beer/guard/status.json`: what `beer status` shows; written by the slow thread, replaced by rename.
+
+use crate::journal::{Evidence, Record};
+use crate::state::NodeState;
+use serde::{Deserialize, Serialize};
+
+/// The guard's view of the node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the guard.
+    pub version: String,
+    /// Name of the node.
+    pub node: String,
+    /// Process id of the guard.
+    pub pid: u32,
+    /// When it was written, CLOCK_REALTIME nanoseconds.
+    pub time_ns: u64,
+    /// When the guard started, CLOCK_REALTIME nanoseconds.
+    pub started_ns: u64,
+    /// State of the node.
+    pub state: NodeState,
+    /// The frozen state is a precautionary one.
+    pub precaution: bool,
+    /// How long it has been in that state.
+    pub state_ns: u64,
+    /// May new jobs start?
+    pub admit: bool,
+    /// Why.
+    pub reason: String,
+    /// Cores offered.
+    pub cores: u32,
+    /// Memory offered.
+    pub memory_mb: u64,
+    /// Jobs on the node.
+    pub jobs: u32,
+    /// The objectives.
+    pub objectives: Vec<ObjectiveStatus>,
+    /// The sources of signals.
+    pub signals: Vec<SignalStatus>,
+    /// Filesystems of the storage daemon.
+    pub filesystems: Vec<FilesystemStatus>,
+    /// Counters and shares of precautionary freezes.
+    pub precautions: PrecautionStatus,
+    /// The control loop's own cost.
+    pub control_loop: LoopStatus,
+    /// The last decision.
+    pub last: Option<Record>,
+}
+
+/// One objective.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveStatus {
+    /// Its name.
+    pub name: String,
+    /// `calm`, `weak`, `strong`.
+    pub level: String,
+    /// `fresh`, `stale`, `missing`.
+    pub signal: String,
+    /// 1 = nothing to see, 0 = at the limit, negative = breached.
+    pub slack: f64,
+    /// Requests per second that it judges.
+    pub rate: f64,
+    /// The worst series.
+    pub worst: Option<Evidence>,
+}
+
+/// One source of signals.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SignalStatus {
+    /// Its name: `latency`, `disk`, `psi`.
+    pub name: String,
+    /// Does it give a signal?
+    pub ok: bool,
+    /// If not, why, in one line.
+    pub error: String,
+    /// Age of its last value.
+    pub age_ns: u64,
+}
+
+/// One filesystem of the storage daemon.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FilesystemStatus {
+    /// Mount point.
+    pub path: String,
+    /// Device, `major:minor`.
+    pub device: String,
+    /// Stuck without a batch share: batch goes on, somebody must look at the disk.
+    pub quarantined: bool,
+    /// Age of the oldest storage request in flight.
+    pub oldest_ns: u64,
+    /// Storage requests in flight.
+    pub storage_in_flight: u32,
+    /// Batch requests in flight.
+    pub batch_in_flight: u32,
+    /// Batch's share of the device, where known.
+    pub batch_share: Option<f64>,
+    /// Files open for reading.
+    pub open_readers: u32,
+    /// Files open for writing.
+    pub open_writers: u32,
+}
+
+/// Precautionary freezes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PrecautionStatus {
+    /// How many since the guard started.
+    pub count: u64,
+    /// How many of them no strong evidence followed.
+    pub needless: u64,
+    /// Share of wall time that needless ones took in the last hour.
+    pub needless_share: f64,
+    /// The weak level is suspended because that share is over its budget.
+    pub suspended: bool,
+}
+
+/// The control loop's own cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoopStatus {
+    /// Ticks since the start.
+    pub ticks: u64,
+    /// Ticks that came later than twice their period.
+    pub late: u64,
+    /// Mean duration of a tick's work, nanoseconds.
+    pub mean_ns: u64,
+    /// The longest of the last minute, nanoseconds.
+    pub max_ns: u64,
+    /// Resident memory of the guard.
+    pub rss_bytes: u64,
+}

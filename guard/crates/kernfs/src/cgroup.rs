@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One cgroup of the unified hierarchy: the files that the guard reads. A cgroup that is not there, or goes away
+//! between two reads, is `None` and never an error: job scopes come and go.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Error, KernFile, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Events {
+    pub populated: bool,
+    /// All tasks are frozen; a task in an uninterruptible wait keeps this false until its I/O returns.
+    pub frozen: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuStat {
+    pub usage_us: u64,
+    pub throttled_us: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceIo {
+    pub device: (u32, u32),
+    pub read_bytes: u64,
+    pub write_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+}
+
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    events: KernFile,
+    stat: KernFile,
+    freeze: KernFile,
+    cpu_stat: KernFile,
+    io_stat: KernFile,
+    memory_current: KernFile,
+    memory_max: KernFile,
+    cpus_effective: KernFile,
+    devices: Vec<DeviceIo>,
+}
+
+type Broken = (usize, &'static str);
+
+impl Cgroup {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let file = |name: &str| KernFile::new(path.join(name));
+        Cgroup {
+            events: file("cgroup.events"),
+            stat: file("cgroup.stat"),
+            freeze: file("cgroup.freeze"),
+            cpu_stat: file("cpu.stat"),
+            io_stat: file("io.stat"),
+            memory_current: file("memory.current"),
+            memory_max: file("memory.max"),
+            cpus_effective: file("cpuset.cpus.effective"),
+            devices: Vec::with_capacity(128),
+            path,
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn events(&mut self) -> Result<Option<Events>> {
+        parsed(&mut self.events, |text| {
+            let frozen = keyed(text, "frozen")?;
+            Ok(Events { populated: keyed(text, "populated")? != 0, frozen: frozen != 0 })
+        })
+    }
+
+    /// How many cgroups are below it; for a slice of containers that is the number of jobs.
+    pub fn descendants(&mut self) -> Result<Option<u32>> {
+        parsed(&mut self.stat, |text| {
+            keyed(text, "nr_descendants").map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+        })
+    }
+
+    /// What was asked for, as against `events().frozen`, what is so.
+    pub fn freeze_wanted(&mut self) -> Result<Option<bool>> {
+        parsed(&mut self.freeze, |text| match text.trim_end() {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err((0, "expected 0 or 1")),
+        })
+    }
+
+    pub fn cpu(&mut self) -> Result<Option<CpuStat>> {
+        parsed(&mut self.cpu_stat, |text| {
+            // throttled_usec is there only with the cpu controller enabled.
+            let throttled_us = if text.contains("throttled_usec") { keyed(text, "throttled_usec")? } else { 0 };
+            Ok(CpuStat { usage_us: keyed(text, "usage_usec")?, throttled_us })
+        })
+    }
+
+    pub fn memory_bytes(&mut self) -> Result<Option<u64>> {
+        parsed(&mut self.memory_current, |text| number(text).ok_or((0, "not a number")))
+    }
+
+    /// `u64::MAX` stands for `max`.
+    pub fn memory_max_bytes(&mut self) -> Result<Option<u64>> {
+        parsed(&mut self.memory_max, |text| match text.trim_end() {
+            "max" => Ok(u64::MAX),
+            other => number(other).ok_or((0, "neither a number nor `max`")),
+        })
+    }
+
+    /// How many CPUs the tasks may run on.
+    pub fn cpu_count(&mut self) -> Result<Option<u32>> {
+        parsed(&mut self.cpus_effective, |text| count_cpus(text).ok_or((0, "not a list of CPUs")))
+    }
+
+    /// Bytes and requests by device, as charged to this cgroup and all below it.
+    pub fn io(&mut self) -> Result<Option<&[DeviceIo]>> {
+        let devices = &mut self.devices;
+        devices.clear();
+        match parsed(&mut self.io_stat, |text| parse_io(text, devices))? {
+            None => Ok(None),
+            Some(()) => Ok(Some(&self.devices)),
+        }
+    }
+
+    /// Names of the child cgroups that hold one job each. Allocates: not for the control loop.
+    pub fn scopes(&self) -> Result<Option<Vec<String>>> {
+        let entries = match std::fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(&self.path, error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            match entry {
+                Ok(entry) => names.extend(entry.file_name().into_string().ok().filter(|name| name.ends_with(".scope"))),
+                // The slice itself was removed while we listed it.
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => return Ok(None),
+                Err(error) => return Err(Error::io(&self.path, error)),
+            }
+        }
+        names.sort_unstable();
+        Ok(Some(names))
+    }
+}
+
+fn parsed<T>(file: &mut KernFile, parse: impl FnOnce(&str) -> std::result::Result<T, Broken>) -> Result<Option<T>> {
+    let outcome = match file.read()? {
+        None => return Ok(None),
+        Some(text) => parse(text),
+    };
+    outcome.map(Some).map_err(|(line, what)| Error::parse(file.path(), line, what))
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim_end().parse().ok()
+}
+
+/// The value in a file of `key value` lines.
+fn keyed(text: &str, key: &'static str) -> std::result::Result<u64, Broken> {
+    for (line, words) in text.lines().enumerate() {
+        if let Some((name, value)) = words.split_once(' ') {
+            if name == key {
+                return number(value).ok_or((line, "not a number"));
+            }
+        }
+    }
+    Err((text.lines().count(), key_missing(key)))
+}
+
+fn key_missing(key: &'static str) -> &'static str {
+    match key {
+        "frozen" => "no `frozen`",
+        "populated" => "no `populated`",
+        "nr_descendants" => "no `nr_descendants`",
+        "usage_usec" => "no `usage_usec`",
+        _ => "a key is missing",
+    }
+}
+
+fn parse_io(text: &str, devices: &mut Vec<DeviceIo>) -> std::result::Result<(), Broken> {
+    for (number, line) in text.lines().enumerate() {
+        devices.push(parse_io_line(line).ok_or((number, "not an io.stat line"))?);
+    }
+    Ok(())
+}
+
+/// `8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0`; a device without I/O of this cgroup may stand alone.
+fn parse_io_line(line: &str) -> Option<DeviceIo> {
+    let mut words = line.split_ascii_whitespace();
+    let (major, minor) = words.next()?.split_once(':')?;
+    let mut io = DeviceIo { device: (major.parse().ok()?, minor.parse().ok()?), ..DeviceIo::default() };
+    for word in words {
+        let (key, value) = word.split_once('=')?;
+        let field = match key {
+            "rbytes" => &mut io.read_bytes,
+            "wbytes" => &mut io.write_bytes,
+            "rios" => &mut io.reads,
+            "wios" => &mut io.writes,
+            _ => continue,
+        };
+        *field = value.parse().ok()?;
+    }
+    Some(io)
+}
+
+/// `0-3,8,10-11` is 7 CPUs; an empty list is 0.
+fn count_cpus(text: &str) -> Option<u32> {
+    let text = text.trim_end();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let mut count = 0u32;
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        count = count.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+    }
+    Some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{damaged, fixture};
+
+    #[test]
+    fn captured_tree() {
+        let mut jobs = Cgroup::new(fixture("cgroup/beer.slice/beer-jobs.slice"));
+        assert_eq!(jobs.events().unwrap(), Some(Events { populated: true, frozen: true }));
+        assert_eq!(jobs.freeze_wanted().unwrap(), Some(true));
+        assert_eq!(jobs.descendants().unwrap(), Some(1));
+        assert!(jobs.cpu().unwrap().unwrap().usage_us > 0);
+        assert!(jobs.memory_bytes().unwrap().unwrap() > 0);
+        assert!(jobs.io().unwrap().unwrap().iter().any(|io| io.device.0 == 254 && io.write_bytes > 0));
+        assert_eq!(jobs.scopes().unwrap().unwrap().len(), 1);
+        let mut beer = Cgroup::new(fixture("cgroup/beer.slice"));
+        assert_eq!(beer.cpu_count().unwrap(), Some(2));
+        assert_eq!(beer.memory_max_bytes().unwrap(), Some(2_500_853_760));
+        let mut storage = Cgroup::new(fixture("cgroup/storage.slice"));
+        assert_eq!(storage.memory_max_bytes().unwrap(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_is_none_everywhere() {
+        let mut gone = Cgroup::new(fixture("cgroup/gone.slice"));
+        assert_eq!(gone.events().unwrap(), None);
+        assert_eq!(gone.freeze_wanted().unwrap(), None);
+        assert_eq!(gone.descendants().unwrap(), None);
+        assert_eq!(gone.cpu().unwrap(), None);
+        assert_eq!(gone.memory_bytes().unwrap(), None);
+        assert_eq!(gone.memory_max_bytes().unwrap(), None);
+        assert_eq!(gone.cpu_count().unwrap(), None);
+        assert_eq!(gone.io().unwrap(), None);
+        assert_eq!(gone.scopes().unwrap(), None);
+    }
+
+    #[test]
+    fn damaged_files_are_errors() {
+        let damaged_error = |name: &str, text: &str, read: &dyn Fn(&mut Cgroup) -> Option<Error>| {
+            let dir = damaged(name, text);
+            let error = read(&mut Cgroup::new(dir.path())).unwrap_or_else(|| panic!("{name} {text:?} was accepted"));
+            assert!(error.path().ends_with(name));
+        };
+        for text in ["", "populated 1\n", "populated 1\nfrozen x\n"] {
+            damaged_error("cgroup.events", text, &|c| c.events().err());
+        }
+        damaged_error("cgroup.stat", "nr_dying_descendants 0\n", &|c| c.descendants().err());
+        damaged_error("cgroup.freeze", "2\n", &|c| c.freeze_wanted().err());
+        damaged_error("cpu.stat", "usage_usec\n", &|c| c.cpu().err());
+        damaged_error("memory.current", "\n", &|c| c.memory_bytes().err());
+        damaged_error("memory.max", "maximum\n", &|c| c.memory_max_bytes().err());
+        damaged_error("cpuset.cpus.effective", "3-1\n", &|c| c.cpu_count().err());
+        for text in ["8:0 rbytes=1 wbytes\n", "8 rbytes=1\n", "\n", "8:0 rbytes=18446744073709551616\n"] {
+            damaged_error("io.stat", text, &|c| c.io().map(|_| ()).err());
+        }
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(count_cpus("0-3,8,10-11\n"), Some(7));
+        assert_eq!(count_cpus("\n"), Some(0));
+        for text in ["a", "1-", "0-4294967295", "1,,2"] {
+            assert_eq!(count_cpus(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_device_without_io_may_stand_alone() {
+        let mut devices = Vec::new();
+        assert_eq!(parse_io("254:0\n254:16 rbytes=4096 wbytes=0 rios=1 wios=0 cost.usage=3\n", &mut devices), Ok(()));
+        assert_eq!(devices[1], DeviceIo { device: (254, 16), read_bytes: 4096, reads: 1, ..DeviceIo::default() });
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Pressure stall information: `/proc/pressure/<resource>` of the host, `<cgroup>/<resource>.pressure` of a slice.
+//! The running totals are what counts (averages over 10 s are too slow to act on).
+
+use std::path::Path;
+
+use crate::{Error, KernFile, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resource {
+    Cpu,
+    Io,
+    Memory,
+}
+
+impl Resource {
+    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Io, Resource::Memory];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::Io => "io",
+            Resource::Memory => "memory",
+        }
+    }
+}
+
+/// Time in which some, and in which all, runnable tasks waited for the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pressure {
+    pub some_us: u64,
+    pub full_us: u64,
+    /// Per cent, over the last 10 s.
+    pub some_avg10: f64,
+    pub full_avg10: f64,
+}
+
+#[derive(Debug)]
+pub struct PressureFile(KernFile);
+
+impl PressureFile {
+    /// `proc` is normally `/proc`.
+    pub fn of_host(proc: &Path, resource: Resource) -> Self {
+        PressureFile(KernFile::new(proc.join("pressure").join(resource.name())))
+    }
+
+    pub fn of_cgroup(cgroup: &Path, resource: Resource) -> Self {
+        PressureFile(KernFile::new(cgroup.join(format!("{}.pressure", resource.name()))))
+    }
+
+    pub fn read(&mut self) -> Result<Option<Pressure>> {
+        // A borrow of the text must not outlive the error path, so parse into plain numbers at once.
+        let parsed = match self.0.read()? {
+            None => return Ok(None),
+            Some(text) => parse(text),
+        };
+        parsed.map(Some).map_err(|(line, what)| Error::parse(self.0.path(), line, what))
+    }
+}
+
+fn parse(text: &str) -> std::result::Result<Pressure, (usize, &'static str)> {
+    let mut pressure = Pressure::default();
+    let mut seen_some = false;
+    for (number, line) in text.lines().enumerate() {
+        let mut words = line.split_ascii_whitespace();
+        let full = match words.next() {
+            Some("some") => false,
+            Some("full") => true,
+            _ => return Err((number, "expected `some` or `full`")),
+        };
+        let (mut total, mut avg10) = (None, None);
+        for word in words {
+            match word.split_once('=') {
+                Some(("total", value)) => total = value.parse::<u64>().ok(),
+                Some(("avg10", value)) => avg10 = value.parse::<f64>().ok().filter(|v| v.is_finite()),
+                Some(_) => {}
+                None => return Err((number, "expected key=value")),
+            }
+        }
+        let (Some(total), Some(avg10)) = (total, avg10) else {
+            return Err((number, "no number in avg10 or total"));
+        };
+        if full {
+            (pressure.full_us, pressure.full_avg10) = (total, avg10);
+        } else {
+            (pressure.some_us, pressure.some_avg10) = (total, avg10);
+            seen_some = true;
+        }
+    }
+    // Only a file cut short has no `some`; `full` is really missing from cpu before Linux 5.13.
+    if seen_some {
+        Ok(pressure)
+    } else {
+        Err((0, "no `some` line"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{damaged, fixture};
+
+    #[test]
+    fn host_and_slice_from_the_captured_tree() {
+        let io = PressureFile::of_host(&fixture("proc"), Resource::Io).read().unwrap().unwrap();
+        assert_eq!((io.some_us, io.full_us), (4_008_630, 2_109_815));
+        assert_eq!((io.some_avg10, io.full_avg10), (2.70, 1.75));
+        for resource in Resource::ALL {
+            assert!(PressureFile::of_cgroup(&fixture("cgroup/storage.slice"), resource).read().unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn absent_is_not_an_error() {
+        assert_eq!(PressureFile::of_cgroup(&fixture("cgroup/gone.slice"), Resource::Io).read().unwrap(), None);
+    }
+
+    #[test]
+    fn without_full_as_before_5_13() {
+        let p = parse("some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n").unwrap();
+        assert_eq!((p.some_us, p.full_us), (5, 0));
+    }
+
+    #[test]
+    fn damaged_files_are_errors() {
+        for text in
+            ["", "some avg10=0.00 tot", "some avg10=x total=1", "all total=1 avg10=0", "some avg10=0.0 total=-4"]
+        {
+            let dir = damaged("io.pressure", text);
+            let error = PressureFile::of_cgroup(dir.path(), Resource::Io).read().unwrap_err();
+            assert!(error.to_string().contains("io.pressure line 1"), "{error}");
+        }
+    }
+}

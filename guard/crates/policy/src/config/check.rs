@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what was written to what is valid: ranges, and values that must fit together.
+
+use super::raw::{self, RawConfig, RawLadder, RawObjective};
+use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal};
+use crate::ladder::LadderConfig;
+use crate::objective::Objective;
+use intf::units::{Bytes, Duration, Share};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// Path of a key, and what is wrong with its value.
+pub(super) type Fault = (String, String);
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+const MIN: u64 = 60 * S;
+
+fn between<T: PartialOrd + Display>(path: impl Display, value: T, low: T, high: T) -> Result<T, Fault> {
+    match value >= low && value <= high {
+        true => Ok(value),
+        false => Err((path.to_string(), format!("{value} is outside {low} to {high}"))),
+    }
+}
+
+fn time(path: impl Display, value: Duration, low: u64, high: u64) -> Result<u64, Fault> {
+    between(path, value, Duration(low), Duration(high)).map(|d| d.0)
+}
+
+fn absolute(path: &str, value: PathBuf) -> Result<PathBuf, Fault> {
+    match value.is_absolute() {
+        true => Ok(value),
+        false => Err((path.into(), format!("`{}` must be an absolute path", value.display()))),
+    }
+}
+
+/// A cgroup below the root of the hierarchy.
+fn slice(path: &str, value: PathBuf) -> Result<PathBuf, Fault> {
+    let plain = value.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+    match plain && value != Path::new("") {
+        true => Ok(value),
+        false => Err((path.into(), format!("`{}` must be a path below paths.cgroup, without `..`", value.display()))),
+    }
+}
+
+pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
+    let objectives = raw.objective.unwrap_or_else(raw::default_objectives);
+    if objectives.is_empty() || objectives.len() > 64 {
+        return Err(("objective".into(), format!("{} objectives; from 1 to 64 are possible", objectives.len())));
+    }
+    let checked: Vec<Objective> =
+        objectives.into_iter().enumerate().map(|(i, raw)| objective(i, raw)).collect::<Result<_, _>>()?;
+    for (i, o) in checked.iter().enumerate() {
+        if checked[..i].iter().any(|other| other.name == o.name) {
+            return Err((format!("objective[{i}].name"), format!("`{}` is there twice", o.name)));
+        }
+    }
+    let (paths, capacity, signals) = (raw.paths, raw.capacity, raw.signals);
+    let control_loop = Loop {
+        tick_ns: time("loop.tick", raw.control_loop.tick, 5 * MS, 100 * MS)?,
+        slow_ns: time("loop.slow", raw.control_loop.slow, 200 * MS, 10 * S)?,
+        action_deadline_ns: time("loop.action_deadline", raw.control_loop.action_deadline, 100 * MS, MIN)?,
+    };
+    let file_bytes = between("journal.file_size", raw.journal.file_size, Bytes(64 << 10), Bytes(1 << 30))?;
+    Ok(Config {
+        node: Node { name: raw.node.name },
+        paths: Paths {
+            cgroup: absolute("paths.cgroup", paths.cgroup)?,
+            batch_slice: slice("paths.batch_slice", paths.batch_slice)?,
+            jobs_slice: slice("paths.jobs_slice", paths.jobs_slice)?,
+            storage_slice: slice("paths.storage_slice", paths.storage_slice)?,
+            proc: absolute("paths.proc", paths.proc)?,
+            sys: absolute("paths.sys", paths.sys)?,
+            run: absolute("paths.run", paths.run)?,
+        },
+        latency: LatencySignal {
+            segment: absolute("signals.latency.segment", signals.latency.segment)?,
+            owner: signals.latency.owner,
+        },
+        disk: PeriodicSignal {
+            enabled: signals.disk.enabled,
+            interval_ns: time("signals.disk.interval", signals.disk.interval, 100 * MS, MIN)?,
+        },
+        psi: PeriodicSignal {
+            enabled: signals.psi.enabled,
+            interval_ns: time("signals.psi.interval", signals.psi.interval, 100 * MS, MIN)?,
+        },
+        objectives: checked,
+        ladder: ladder(raw.ladder, control_loop.tick_ns)?,
+        control_loop,
+        capacity: Capacity {
+            cores: capacity.cores.0.map(|c| between("capacity.cores", c, 1, 4096)).transpose()?,
+            memory_bytes: capacity.memory.0.map(|b| b.0),
+            memory_reserve_bytes: capacity.memory_reserve.0,
+        },
+        metrics: Metrics { listen: raw.metrics.listen.0 },
+        journal: Journal {
+            folder: absolute("journal.folder", raw.journal.folder)?,
+            file_bytes: file_bytes.0,
+            total_bytes: between(
+                "journal.total_size",
+                raw.journal.total_size,
+                Bytes(2 * file_bytes.0),
+                Bytes(1 << 42),
+            )?
+            .0,
+        },
+    })
+}
+
+fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
+    let effect_timeout_ns = time("ladder.effect_timeout", raw.effect_timeout, S, MIN)?;
+    let freeze_max_ns = time("ladder.freeze_max", raw.freeze_max, effect_timeout_ns + S, 10 * MIN)?;
+    let hold_ns = time("ladder.hold", raw.hold, 100 * MS, MIN.min(freeze_max_ns))?;
+    Ok(LadderConfig {
+        hold_ns,
+        hold_max_ns: time("ladder.hold_max", raw.hold_max, hold_ns, freeze_max_ns)?,
+        flap_ns: time("ladder.flap", raw.flap, 100 * MS, 10 * MIN)?,
+        // A lease shorter than two ticks would end before the loop could extend it.
+        precaution_ns: time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), S)?,
+        precaution_budget: between("ladder.precaution_budget", raw.precaution_budget, Share(0.0), Share(0.05))?.0,
+        effect_timeout_ns,
+        innocent_backoff_ns: time("ladder.innocent_backoff", raw.innocent_backoff, S, 60 * MIN)?,
+        freeze_max_ns,
+        batch_share_min: between("ladder.batch_share_min", raw.batch_share_min, Share(0.0001), Share(0.5))?.0,
+    })
+}
+
+fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
+    let at = |key: &str| format!("objective[{index}].{key}");
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if raw.name.is_empty() || raw.name.len() > 64 || !raw.name.chars().all(plain) {
+        return Err((at("name"), format!("`{}`: 1 to 64 characters a-z, 0-9 and - are allowed", raw.name)));
+    }
+    if !raw.filesystem.starts_with(['/', '*']) {
+        return Err((at("filesystem"), format!("`{}` is no mount point; it must start with / or *", raw.filesystem)));
+    }
+    let threshold_ns = time(at("threshold"), raw.threshold, MS, MIN)?;
+    // The lower bound of the evidence is what a single clipped request may weigh: one must never decide.
+    let weak = between(at("weak"), raw.weak, 4.0, 100.0)?;
+    let strong = between(at("strong"), raw.strong, weak, 100.0)?;
+    Ok(Objective {
+        name: raw.name,
+        op: raw.op.into(),
+        class: raw.class.into(),
+        filesystem: raw.filesystem,
+        threshold_ns,
+        share: between(at("share"), raw.share, Share(1e-6), Share(0.2))?.0,
+        floor_ns: match raw.floor {
+            Some(floor) => time(at("floor"), floor, 0, threshold_ns)?,
+            None => threshold_ns / 5,
+        },
+        weak,
+        strong,
+        dwell_ns: time(at("dwell"), raw.dwell, 100 * MS, 10 * MIN)?,
+        stuck_after_ns: time(at("stuck_after"), raw.stuck_after, threshold_ns, MIN)?,
+        grace_ns: time(at("grace"), raw.grace, 200 * MS, MIN)?,
+    })
+}

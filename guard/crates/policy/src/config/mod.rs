@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The guard's configuration (`/etc/beer/guard.toml`): text -> `RawConfig` -> [`Config`], in this one place.
+
+mod check;
+mod raw;
+mod values;
+
+use crate::ladder::LadderConfig;
+use crate::objective::Objective;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Everything an administrator may set, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// `[node]`
+    pub node: Node,
+    /// `[paths]`
+    pub paths: Paths,
+    /// `[loop]`
+    pub control_loop: Loop,
+    /// `[signals.latency]`
+    pub latency: LatencySignal,
+    /// `[signals.disk]`
+    pub disk: PeriodicSignal,
+    /// `[signals.psi]`
+    pub psi: PeriodicSignal,
+    /// `[[objective]]`
+    pub objectives: Vec<Objective>,
+    /// `[ladder]`
+    pub ladder: LadderConfig,
+    /// `[capacity]`
+    pub capacity: Capacity,
+    /// `[metrics]`
+    pub metrics: Metrics,
+    /// `[journal]`
+    pub journal: Journal,
+}
+
+/// `[node]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name of the node; empty = its host name.
+    pub name: String,
+}
+
+/// `[paths]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Paths {
+    /// Mount point of cgroup v2.
+    pub cgroup: PathBuf,
+    /// The slice of batch, relative to `cgroup`.
+    pub batch_slice: PathBuf,
+    /// The slice of the job containers, relative to `cgroup`.
+    pub jobs_slice: PathBuf,
+    /// The slice of the storage services, relative to `cgroup`.
+    pub storage_slice: PathBuf,
+    /// procfs.
+    pub proc: PathBuf,
+    /// sysfs.
+    pub sys: PathBuf,
+    /// State line and status.
+    pub run: PathBuf,
+}
+
+/// `[loop]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loop {
+    /// Period of the control loop.
+    pub tick_ns: u64,
+    /// Period of cgroup files, filesystem and client records, status.
+    pub slow_ns: u64,
+    /// Deadline of one action of the actuator thread.
+    pub action_deadline_ns: u64,
+}
+
+/// `[signals.latency]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencySignal {
+    /// The latency segment.
+    pub segment: PathBuf,
+    /// Name (or number) of the user who must own it.
+    pub owner: String,
+}
+
+/// `[signals.disk]`, `[signals.psi]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeriodicSignal {
+    /// Read it at all?
+    pub enabled: bool,
+    /// Period.
+    pub interval_ns: u64,
+}
+
+/// `[capacity]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capacity {
+    /// Most cores offered; `None` = what the slice allows.
+    pub cores: Option<u32>,
+    /// Most memory offered; `None` = what the slice allows.
+    pub memory_bytes: Option<u64>,
+    /// Memory of the slice that is not offered (page cache and overhead of the containers).
+    pub memory_reserve_bytes: u64,
+}
+
+/// `[metrics]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    /// Where `/metrics` listens; `None` = nowhere.
+    pub listen: Option<SocketAddr>,
+}
+
+/// `[journal]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journal {
+    /// The folder.
+    pub folder: PathBuf,
+    /// A file is closed at this size.
+    pub file_bytes: u64,
+    /// Oldest files are removed when all of them exceed this.
+    pub total_bytes: u64,
+}
+
+/// A configuration that cannot be used: where, and what was allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {path}{}{message}", if path.is_empty() { "" } else { ": " })]
+pub struct ConfigError {
+    /// Name of the file.
+    pub file: String,
+    /// Path of the key, for example `objective[1].threshold`.
+    pub path: String,
+    /// What is wrong, and what was allowed.
+    pub message: String,
+}
+
+impl Config {
+    /// Reads a configuration. `file` is only for error messages.
+    ///
+    /// # Errors
+    /// The first thing wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Config, ConfigError> {
+        let error = |path: String, message: String| ConfigError { file: file.into(), path, message };
+        let raw: raw::RawConfig = serde_path_to_error::deserialize(toml::Deserializer::new(text)).map_err(|e| {
+            let path = match e.path().to_string() {
+                root if root == "." => String::new(),
+                path => path,
+            };
+            error(path, explain(e.inner(), text))
+        })?;
+        check::check(raw).map_err(|(path, message)| error(path, message))
+    }
+
+    /// The text of `/etc/beer/guard.toml` as shipped: every key, documented, at its default.
+    pub fn example() -> &'static str {
+        include_str!("../../guard.toml")
+    }
+}
+
+impl Default for Config {
+    /// As an empty file.
+    fn default() -> Config {
+        // The defaults are constants that pass the checks: shown by the test `the_example_is_the_defaults`.
+        match check::check(raw::RawConfig::default()) {
+            Ok(config) => config,
+            Err(fault) => unreachable!("the default of {} is invalid: {}", fault.0, fault.1),
+        }
+    }
+}
+
+/// What serde and toml say, in the words of an administrator, with the line where there is one.
+fn explain(error: &toml::de::Error, text: &str) -> String {
+    let message = error
+        .message()
+        .replace("unknown field", "unknown key")
+        .replace("missing field", "missing key")
+        .replace("unknown variant", "unknown value")
+        .replace(", expected one of", "; allowed:")
+        .replace(", expected", "; allowed:")
+        .replace('\n', ", ");
+    match error.span() {
+        Some(span) => format!("{} (line {})", message.trim_end(), text[..span.start].matches('\n').count() + 1),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration as written: names of the keys and their defaults. Nothing is checked here but the form.
+
+use super::values::{Cores, Listen, Memory};
+use intf::segment::{Class, Op};
+use intf::units::{Bytes, Duration, Share};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+
+/// A section: every key may be left out, none may be unknown.
+macro_rules! section {
+    ($(#[$doc:meta])* $name:ident { $($key:ident: $type:ty = $default:expr),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Deserialize, Serialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub(super) struct $name {
+            $(pub $key: $type,)*
+        }
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($key: $default,)* }
+            }
+        }
+    };
+}
+
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RawConfig {
+    pub node: RawNode,
+    pub paths: RawPaths,
+    #[serde(rename = "loop")]
+    pub control_loop: RawLoop,
+    pub signals: RawSignals,
+    /// `None` = the default objectives.
+    pub objective: Option<Vec<RawObjective>>,
+    pub ladder: RawLadder,
+    pub capacity: RawCapacity,
+    pub metrics: RawMetrics,
+    pub journal: RawJournal,
+}
+
+section!(RawNode { name: String = String::new() });
+
+section!(RawPaths {
+    cgroup: PathBuf = "/sys/fs/cgroup".into(),
+    batch_slice: PathBuf = "beer.slice".into(),
+    jobs_slice: PathBuf = "beer.slice/beer-jobs.slice".into(),
+    storage_slice: PathBuf = "storage.slice".into(),
+    proc: PathBuf = "/proc".into(),
+    sys: PathBuf = "/sys".into(),
+    run: PathBuf = "/run/beer/guard".into(),
+});
+
+section!(RawLoop {
+    tick: Duration = Duration(20 * MS),
+    slow: Duration = Duration(S),
+    action_deadline: Duration = Duration(5 * S),
+});
+
+section!(RawSignals {
+    latency: RawLatency = RawLatency::default(),
+    disk: RawPeriodic = RawPeriodic::default(),
+    psi: RawPeriodic = RawPeriodic::default(),
+});
+
+section!(RawLatency { segment: PathBuf = "/run/beer/storage/beer.lat".into(), owner: String = "xrootd".into() });
+
+section!(RawPeriodic { enabled: bool = true, interval: Duration = Duration(S) });
+
+section!(RawLadder {
+    hold: Duration = Duration(10 * S),
+    hold_max: Duration = Duration(60 * S),
+    flap: Duration = Duration(10 * S),
+    precaution: Duration = Duration(100 * MS),
+    precaution_budget: Share = Share(0.001),
+    effect_timeout: Duration = Duration(10 * S),
+    innocent_backoff: Duration = Duration(60 * S),
+    freeze_max: Duration = Duration(120 * S),
+    batch_share_min: Share = Share(0.02),
+});
+
+section!(RawCapacity {
+    cores: Cores = Cores(None),
+    memory: Memory = Memory(None),
+    memory_reserve: Bytes = Bytes(512 << 20),
+});
+
+section!(RawMetrics { listen: Listen = Listen(Some(([127, 0, 0, 1], 9721).into())) });
+
+section!(RawJournal {
+    folder: PathBuf = "/var/lib/beer/journal".into(),
+    file_size: Bytes = Bytes(8 << 20),
+    total_size: Bytes = Bytes(256 << 20),
+});
+
+/// An objective; name, operation and threshold must be given.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawObjective {
+    pub name: String,
+    pub op: RawOp,
+    #[serde(default = "storage")]
+    pub class: RawClass,
+    #[serde(default = "any")]
+    pub filesystem: String,
+    pub threshold: Duration,
+    #[serde(default = "one_percent")]
+    pub share: Share,
+    pub floor: Option<Duration>,
+    #[serde(default = "weak")]
+    pub weak: f64,
+    #[serde(default = "strong")]
+    pub strong: f64,
+    #[serde(default = "two_seconds")]
+    pub dwell: Duration,
+    #[serde(default = "stuck_after")]
+    pub stuck_after: Duration,
+    #[serde(default = "two_seconds")]
+    pub grace: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawOp {
+    Read,
+    Write,
+    Sync,
+    Open,
+    Meta,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawClass {
+    Storage,
+    Batch,
+    Internal,
+}
+
+impl From<RawOp> for Op {
+    fn from(op: RawOp) -> Op {
+        match op {
+            RawOp::Read => Op::Read,
+            RawOp::Write => Op::Write,
+            RawOp::Sync => Op::Sync,
+            RawOp::Open => Op::Open,
+            RawOp::Meta => Op::Meta,
+        }
+    }
+}
+
+impl From<RawClass> for Class {
+    fn from(class: RawClass) -> Class {
+        match class {
+            RawClass::Storage => Class::Storage,
+            RawClass::Batch => Class::Batch,
+            RawClass::Internal => Class::Internal,
+        }
+    }
+}
+
+fn storage() -> RawClass {
+    RawClass::Storage
+}
+fn any() -> String {
+    "*".into()
+}
+fn one_percent() -> Share {
+    Share(0.01)
+}
+fn weak() -> f64 {
+    12.0
+}
+fn strong() -> f64 {
+    24.0
+}
+fn two_seconds() -> Duration {
+    Duration(2 * S)
+}
+fn stuck_after() -> Duration {
+    Duration(800 * MS)
+}
+
+/// The objectives of a configuration that names none.
+pub(super) fn default_objectives() -> Vec<RawObjective> {
+    let objective = |name: &str, op, threshold, stuck_after| RawObjective {
+        name: name.into(),
+        op,
+        class: storage(),
+        filesystem: any(),
+        threshold: Duration(threshold * MS),
+        share: one_percent(),
+        floor: None,
+        weak: weak(),
+        strong: strong(),
+        dwell: two_seconds(),
+        stuck_after: Duration(stuck_after * MS),
+        grace: two_seconds(),
+    };
+    vec![
+        objective("storage-read", RawOp::Read, 100, 800),
+        objective("storage-write", RawOp::Write, 200, 2000),
+        objective("storage-open", RawOp::Open, 200, 2000),
+    ]
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use std::collections::BTreeSet;
+
+fn error(text: &str) -> String {
+    Config::parse("guard.toml", text).unwrap_err().to_string()
+}
+
+/// Paths of all keys, tables of an array merged.
+fn keys(prefix: &str, value: &toml::Value, found: &mut BTreeSet<String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                keys(&format!("{prefix}.{key}"), value, found);
+            }
+        }
+        toml::Value::Array(values) => values.iter().for_each(|value| keys(prefix, value, found)),
+        _ => {
+            found.insert(prefix.trim_start_matches('.').into());
+        }
+    }
+}
+
+fn keys_of(value: &toml::Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    keys("", value, &mut found);
+    found
+}
+
+#[test]
+fn the_example_is_the_defaults() {
+    let example = Config::parse("guard.toml", Config::example()).unwrap();
+    assert_eq!(example, Config::parse("guard.toml", "").unwrap());
+    assert_eq!(example, Config::default());
+}
+
+#[test]
+fn the_example_lists_exactly_the_keys_that_exist() {
+    let mut full = raw::RawConfig::default();
+    let mut objectives = raw::default_objectives();
+    objectives[0].floor = Some(intf::units::Duration(1));
+    full.objective = Some(objectives);
+    let real = keys_of(&toml::Value::try_from(&full).unwrap());
+    assert!(real.len() > 40, "{real:?}");
+    assert_eq!(keys_of(&toml::from_str(Config::example()).unwrap()), real);
+}
+
+#[test]
+fn the_example_documents_every_key_where_it_first_appears() {
+    let mut documented = true;
+    let mut seen = BTreeSet::new();
+    let mut section = String::new();
+    for line in Config::example().lines() {
+        if line.starts_with('[') {
+            section = line.into();
+        }
+        match line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            // A comment is for the keys that follow it without a blank line.
+            Some((key, _)) => assert!(!seen.insert(format!("{section}{key}")) || documented, "{section} {key}"),
+            None => documented = line.starts_with('#'),
+        }
+    }
+}
+
+#[test]
+fn errors_name_the_key_and_what_was_allowed() {
+    for (text, expected) in [
+        ("[ladder]\nhold = \"1h\"", "guard.toml: ladder.hold: 1h is outside 100ms to 1min"),
+        ("[ladder]\nhold = 20", "guard.toml: ladder.hold: `20` has no unit; write a time such as `20ms`"),
+        ("[ladder]\nholt = \"1s\"", "guard.toml: ladder.holt: unknown key `holt`; allowed: `hold`, `hold_max`"),
+        ("[lader]\n", "guard.toml: lader: unknown key `lader`; allowed: `node`, `paths`, `loop`"),
+        ("[signals.dsk]\n", "guard.toml: signals.dsk: unknown key `dsk`; allowed: `latency`, `disk`, `psi`"),
+        ("[loop]\ntick = \"20ms\"\ntick = \"30ms\"", "duplicate key `tick`"),
+        ("[loop\n", "guard.toml: invalid table header"),
+        (
+            "[capacity]\ncores = -1",
+            "guard.toml: capacity.cores: invalid value: integer `-1`; allowed: a number of cores",
+        ),
+        ("[capacity]\ncores = 0", "guard.toml: capacity.cores: 0 is outside 1 to 4096"),
+        ("[capacity]\nmemory = \"8\"", "guard.toml: capacity.memory: `8` has no unit"),
+        ("[metrics]\nlisten = \"9721\"", "guard.toml: metrics.listen: `9721` is no address"),
+        ("[paths]\njobs_slice = \"../x\"", "guard.toml: paths.jobs_slice: `../x` must be a path below"),
+        ("[paths]\nrun = \"run\"", "guard.toml: paths.run: `run` must be an absolute path"),
+        ("[journal]\ntotal_size = \"1MiB\"", "guard.toml: journal.total_size: 1MiB is outside 16MiB to 4TiB"),
+        ("objective = []", "guard.toml: objective: 0 objectives"),
+    ] {
+        let found = error(text);
+        assert!(found.contains(expected), "{text}\n{found}\n{expected}");
+        assert!(!found.contains('\n'), "{found}");
+    }
+}
+
+#[test]
+fn errors_in_objectives_count_them() {
+    let good = "[[objective]]\nname = \"a\"\nop = \"read\"\nthreshold = \"50ms\"\n";
+    for (addition, expected) in [
+        ("foo = 1", "objective[1].foo: unknown key `foo`; allowed: `name`, `op`, `class`"),
+        ("floor = \"60ms\"", "objective[1].floor: 60ms is outside 0ns to 50ms"),
+        ("weak = 30", "objective[1].strong: 24 is outside 30 to 100"),
+        ("share = \"0%\"", "objective[1].share: 0% is outside 0.0001% to 20%"),
+        ("class = \"bach\"", "objective[1].class: unknown value `bach`; allowed: `storage`, `batch`, `internal`"),
+        ("filesystem = \"data\"", "objective[1].filesystem: `data` is no mount point"),
+        ("stuck_after = \"40ms\"", "objective[1].stuck_after: 40ms is outside 50ms to 1min"),
+        ("", "objective[1].name: `a` is there twice"),
+    ] {
+        let found = error(&format!("{good}{good}{addition}\n"));
+        assert!(found.contains(expected), "{addition}\n{found}\n{expected}");
+    }
+    let found = error("[[objective]]\nname = \"a\"\nop = \"read\"\n");
+    assert!(found.contains("objective[0]: missing key `threshold`"), "{found}");
+}
+
+#[test]
+fn what_is_left_out_is_at_its_default() {
+    let text = "[[objective]]\nname = \"a\"\nop = \"sync\"\nthreshold = \"80ms\"\n[metrics]\nlisten = \"off\"\n";
+    let config = Config::parse("guard.toml", text).unwrap();
+    let objective = &config.objectives[0];
+    assert_eq!((objective.floor_ns, objective.share, objective.strong), (16_000_000, 0.01, 24.0));
+    assert_eq!(config.metrics.listen, None);
+    assert_eq!(config.ladder, Config::default().ladder);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is stated about a detector, for `beer-guard check-config` and the documentation.
+
+use super::trial::{quantile, Health, Trial};
+use crate::objective::{Level, Objective};
+use intf::segment::{Class, Op};
+
+/// What is stated about an objective's detector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// False weak alarms per million healthy requests of one series.
+    pub weak_per_million: f64,
+    /// False strong alarms per million healthy requests of one series.
+    pub strong_per_million: f64,
+    /// Requests until the strong level after a step to 3 times the latency, median.
+    pub requests_3x_p50: f64,
+    /// The same, 99th percentile.
+    pub requests_3x_p99: f64,
+    /// Requests until the weak level (a precautionary freeze), median.
+    pub weak_requests_3x_p50: f64,
+    /// The same, 99th percentile.
+    pub weak_requests_3x_p99: f64,
+}
+
+/// Requests per second of the trials.
+const RATE: f64 = 300.0;
+/// Trials of a delay; enough for a 99th percentile.
+const RUNS: u64 = 300;
+
+/// False alarms per million healthy requests of a series for evidence `h`, at most: Wald's bound of a sequential test, once
+/// per request. Trials (test `false_alarms_are_rarer_than_stated`) stay below it for independent requests (a tenth of it),
+/// heavy tails and requests that queue. A stall in which everything waits for longer than the floor is no false alarm.
+/// For an objective with many series the levels are raised so that it holds for all of them together.
+pub fn stated_false_alarms_per_million(h: f64) -> f64 {
+    1e6 * (-h).exp()
+}
+
+/// What `beer-guard check-config` prints about an objective that judges `series` series: trials of 300 requests/s with a
+/// median of 0.4 times the floor (8 ms where there is no floor).
+pub fn stated(objective: &Objective, series: usize) -> Stated {
+    let median_ms = if objective.floor_ns > 0 { 0.4e-6 * objective.floor_ns as f64 } else { 8.0 };
+    let health = Health { median_ms, ..Health::LOG_NORMAL };
+    // The trial makes reads; to the detector all operations are alike.
+    let (op, class, filesystem) = (Op::Read, Class::Storage, "*".into());
+    let objective = &Objective { op, class, filesystem, ..objective.clone() };
+    let mut trial = Trial::new(health, RATE, objective, series.max(1), 1);
+    trial.run(20_000);
+    let delay = |level| {
+        let delays = trial.delays(3.0, level, RUNS);
+        let requests = |share| quantile(&delays, share) * RATE / 1e3;
+        (requests(0.5), requests(0.99))
+    };
+    let (weak_requests_3x_p50, weak_requests_3x_p99) = delay(Level::Weak);
+    let (requests_3x_p50, requests_3x_p99) = delay(Level::Strong);
+    Stated {
+        weak_per_million: stated_false_alarms_per_million(objective.weak),
+        strong_per_million: stated_false_alarms_per_million(objective.strong),
+        requests_3x_p50,
+        requests_3x_p99,
+        weak_requests_3x_p50,
+        weak_requests_3x_p99,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_is_stated_about_every_objective_of_the_default_configuration() {
+        for objective in &crate::Config::default().objectives {
+            let stated = stated(objective, 1);
+            assert!(stated.weak_per_million < 10.0 && stated.strong_per_million < 0.001, "{stated:?}");
+            assert!(stated.requests_3x_p99 < 60.0, "{}: {stated:?}", objective.name);
+            assert!(stated.weak_requests_3x_p99 < stated.requests_3x_p99, "{}: {stated:?}", objective.name);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Combines the detectors of all series into one verdict per objective.
+
+mod pool;
+
+use crate::detector::Depths;
+use crate::event::Names;
+use crate::objective::{Objective, Verdict};
+use intf::segment::{Class, Filesystem, InFlight, SeriesDelta, Visitor};
+use pool::Pool;
+
+/// Did the storage daemon give a sign of life?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The segment could be read; this is the age of its heartbeat.
+    Heard {
+        /// Age in nanoseconds.
+        heartbeat_age_ns: u64,
+    },
+    /// No segment.
+    Missing,
+}
+
+/// What is in flight on a filesystem.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilesystemLoad {
+    /// Age of the oldest request that an objective judges.
+    pub oldest_ns: u64,
+    /// The age of some request exceeds `stuck_after` of its objective.
+    pub stuck: bool,
+    /// The objective of the oldest request, or of the stuck one.
+    pub objective: u16,
+    /// Its limit.
+    pub stuck_after_ns: u64,
+    /// Storage requests in flight.
+    pub storage_in_flight: u32,
+    /// Batch requests in flight.
+    pub batch_in_flight: u32,
+}
+
+/// Detectors of all objectives and series. A [`Visitor`] of the latency segment.
+#[derive(Clone)]
+pub struct Evaluator {
+    objectives: Vec<Objective>,
+    names: Names,
+    pools: Vec<Pool>,
+    verdicts: Vec<Verdict>,
+    filesystems: Vec<FilesystemLoad>,
+    depths: Depths,
+    now_ns: u64,
+    tick_s: f64,
+    /// Detectors get the time for new tables in turn.
+    turn: usize,
+}
+
+/// Tables that are made anew in one tick at most (some 10 us each).
+const REBUILDS: usize = 4;
+
+impl Evaluator {
+    /// An evaluator that has not seen a segment yet.
+    pub fn new(objectives: &[Objective]) -> Evaluator {
+        let pools: Vec<Pool> = (0..).zip(objectives).map(|(i, o)| Pool::new(i, o)).collect();
+        Evaluator {
+            objectives: objectives.to_vec(),
+            names: Names::new(objectives, &[]),
+            verdicts: pools.iter().map(Pool::unheard).collect(),
+            pools,
+            filesystems: Vec::new(),
+            depths: Depths::new(0),
+            now_ns: 0,
+            tick_s: 0.0,
+            turn: 0,
+        }
+    }
+
+    /// Starts a tick; before the segment is polled.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.tick_s = match self.now_ns {
+            0 => 0.0,
+            before => now_ns.saturating_sub(before) as f64 / 1e9,
+        };
+        self.now_ns = now_ns;
+        self.filesystems.fill(FilesystemLoad::default());
+        self.depths.begin();
+        self.pools.iter_mut().for_each(Pool::begin);
+    }
+
+    /// Ends a tick; `acting` = batch is held back at present (nothing is learned then). The verdicts are ready after it.
+    pub fn finish(&mut self, now_ns: u64, signal: Signal, acting: bool) {
+        self.depths.end(now_ns, self.filesystems.iter().map(|load| load.storage_in_flight));
+        let mut rebuilds = REBUILDS;
+        let first = self.turn;
+        let count = self.pools.len().max(1);
+        self.turn = (first + 1) % count;
+        for i in 0..self.pools.len() {
+            let pool = (first + i) % count;
+            self.verdicts[pool] = self.pools[pool].finish(now_ns, self.tick_s, signal, acting, &mut rebuilds);
+        }
+        let pools = &self.pools;
+        for (index, load) in self.filesystems.iter().enumerate().filter(|(_, load)| load.stuck) {
+            for (pool, verdict) in pools.iter().zip(&mut self.verdicts) {
+                verdict.stuck |= pool.judges_filesystem(index) && load.objective == verdict.objective;
+            }
+        }
+    }
+
+    /// One verdict per objective, in the order of the configuration.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// One entry per filesystem of the segment.
+    pub fn filesystems(&self) -> &[FilesystemLoad] {
+        &self.filesystems
+    }
+
+    /// Names behind the indices; changes when the segment restarts.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The objectives.
+    pub fn objectives(&self) -> &[Objective] {
+        &self.objectives
+    }
+}
+
+impl Visitor for Evaluator {
+    fn restart(&mut self, filesystems: &[Filesystem]) {
+        for pool in &mut self.pools {
+            pool.restart(filesystems, &self.names.filesystems);
+        }
+        self.names = Names::new(&self.objectives, filesystems);
+        self.filesystems = vec![FilesystemLoad::default(); filesystems.len()];
+        self.depths = Depths::new(filesystems.len());
+    }
+
+    fn series(&mut self, delta: &SeriesDelta<'_>) {
+        let Some(arrivals) = self.depths.of(usize::from(delta.series.filesystem)) else { return };
+        for pool in &mut self.pools {
+            if let Some(detector) = pool.detector(delta.series) {
+                detector.completed(delta, arrivals);
+            }
+        }
+    }
+
+    fn in_flight(&mut self, request: &InFlight) {
+        let filesystem = usize::from(request.series.filesystem);
+        let Some(load) = self.filesystems.get_mut(filesystem) else { return };
+        let class = self.depths.at_arrival(filesystem, self.now_ns, request.age_ns);
+        match request.series.kind.class() {
+            Class::Storage => load.storage_in_flight += 1,
+            Class::Batch => load.batch_in_flight += 1,
+            Class::Internal => {}
+        }
+        for (pool, objective) in (0..).zip(&mut self.pools).map(|(i, p)| (p, i)) {
+            let stuck_after_ns = pool.stuck_after_ns();
+            let Some(detector) = pool.detector(request.series) else { continue };
+            detector.in_flight(request.age_ns, class);
+            let stuck = request.age_ns > stuck_after_ns;
+            // The oldest stuck request, or if none is stuck the oldest.
+            if (stuck, request.age_ns) > (load.stuck, load.oldest_ns) {
+                *load = FilesystemLoad { oldest_ns: request.age_ns, stuck, objective, stuck_after_ns, ..*load };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

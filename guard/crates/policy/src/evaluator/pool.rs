@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The detectors of one objective: one per series that it judges, and one for all of them together (a node whose every
+//! disk becomes a little slower shows it there first).
+
+use super::Signal;
+use crate::detector::{Lesson, Limits, SeriesDetector, Tests, Tick};
+use crate::event::{Measure, Unit};
+use crate::objective::{Level, Objective, SignalState, Verdict};
+use intf::segment::{Filesystem, Kind, SeriesId};
+
+/// Time constant of the slow measure of the promise.
+const SLACK_S: f64 = 60.0;
+/// Fewer slow requests than this in that time break no promise.
+const SLACK_MIN: f64 = 3.0;
+/// Evidence for so long without action means that what is usual has changed.
+const CHANGED_NS: u64 = 60_000_000_000;
+/// Time constant of the rate.
+const RATE_S: f64 = 10.0;
+
+#[derive(Clone)]
+pub(super) struct Pool {
+    index: u16,
+    objective: Objective,
+    kind: Option<Kind>,
+    /// By filesystem.
+    detectors: Vec<Option<SeriesDetector>>,
+    together: Tests,
+    limits: Limits,
+    /// When there last was a signal; `None` = never.
+    heard_ns: Option<u64>,
+    /// Decaying counts of requests, and of those over the threshold.
+    requests: f64,
+    over: f64,
+    rate: f64,
+    /// Since when there has been evidence without action.
+    uneasy_since_ns: Option<u64>,
+    /// The first detector to get time for new tables.
+    turn: usize,
+}
+
+impl Pool {
+    pub fn new(index: u16, objective: &Objective) -> Pool {
+        Pool {
+            index,
+            objective: objective.clone(),
+            kind: Kind::of(objective.op, objective.class),
+            detectors: Vec::new(),
+            together: Tests::default(),
+            limits: Limits::of_many(objective.weak, objective.strong, 1),
+            heard_ns: None,
+            requests: 0.0,
+            over: 0.0,
+            rate: 0.0,
+            uneasy_since_ns: None,
+            turn: 0,
+        }
+    }
+
+    /// The verdict before there was anything to judge.
+    pub fn unheard(&self) -> Verdict {
+        Verdict { objective: self.index, slack: 1.0, dwell_ns: self.objective.dwell_ns, ..Verdict::default() }
+    }
+
+    /// Another segment. What was learned about a filesystem stays with its path.
+    pub fn restart(&mut self, filesystems: &[Filesystem], before: &[String]) {
+        let mut old = std::mem::take(&mut self.detectors);
+        for filesystem in filesystems {
+            let known = before.iter().position(|path| *path == filesystem.path);
+            let detector = known.and_then(|i| old.get_mut(i)).and_then(Option::take);
+            let judged = self.kind.is_some() && matches(&self.objective.filesystem, &filesystem.path);
+            let detector = judged.then(|| detector.unwrap_or_else(|| SeriesDetector::new(&self.objective)));
+            self.detectors.push(detector);
+        }
+        let series = self.detectors.iter().flatten().count();
+        let tests = if series > 1 { series + 1 } else { 1 };
+        self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
+        self.reset();
+    }
+
+    fn reset(&mut self) {
+        self.together.reset();
+        self.detectors.iter_mut().flatten().for_each(SeriesDetector::reset);
+    }
+
+    pub fn judges_filesystem(&self, index: usize) -> bool {
+        self.detectors.get(index).is_some_and(Option::is_some)
+    }
+
+    pub fn stuck_after_ns(&self) -> u64 {
+        self.objective.stuck_after_ns
+    }
+
+    pub fn detector(&mut self, series: SeriesId) -> Option<&mut SeriesDetector> {
+        match self.kind == Some(series.kind) {
+            true => self.detectors.get_mut(usize::from(series.filesystem))?.as_mut(),
+            false => None,
+        }
+    }
+
+    pub fn begin(&mut self) {
+        self.detectors.iter_mut().flatten().for_each(SeriesDetector::begin);
+    }
+
+    pub fn finish(&mut self, now_ns: u64, tick_s: f64, signal: Signal, acting: bool, rebuilds: &mut usize) -> Verdict {
+        let signal = self.signal(now_ns, signal);
+        let mut sum = Tick::default();
+        let mut worst: Option<(usize, f64)> = None;
+        let mut level = Level::Calm;
+        let mut count = 0;
+        for (index, detector) in self.detectors.iter_mut().enumerate() {
+            let Some(detector) = detector else { continue };
+            level = level.max(detector.finish(now_ns, tick_s, &self.limits));
+            sum.add(detector.tick());
+            count += 1;
+            if worst.is_none_or(|(_, value)| detector.value() > value) {
+                worst = Some((index, detector.value()));
+            }
+        }
+        let mut value = worst.map_or(0.0, |(_, value)| value);
+        if count > 1 {
+            level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
+            value = value.max(self.together.value());
+        }
+        self.measure(&sum, tick_s);
+        if signal != SignalState::Fresh {
+            self.reset();
+            level = Level::Calm;
+            value = 0.0;
+        }
+        let lesson = self.lesson(now_ns, level, acting || signal != SignalState::Fresh);
+        self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
+        let limit = if level == Level::Strong { self.limits.strong } else { self.limits.weak };
+        Verdict {
+            level,
+            signal,
+            stuck: false,
+            slack: 1.0 - self.over / (self.objective.share * self.requests).max(SLACK_MIN),
+            worst: worst.and_then(|(index, _)| Some(SeriesId { filesystem: index as u16, kind: self.kind? })),
+            measure: Measure { value, limit, unit: Unit::Nats },
+            rate: self.rate,
+            learned: self.detectors.iter().flatten().any(SeriesDetector::learned),
+            ..self.unheard()
+        }
+    }
+
+    fn signal(&mut self, now_ns: u64, signal: Signal) -> SignalState {
+        let grace_ns = self.objective.grace_ns;
+        let judged = self.detectors.iter().any(Option::is_some);
+        match signal {
+            Signal::Heard { heartbeat_age_ns } if !judged || heartbeat_age_ns > grace_ns => match judged {
+                true => SignalState::Stale,
+                false => SignalState::Missing,
+            },
+            Signal::Heard { .. } => {
+                self.heard_ns = Some(now_ns);
+                SignalState::Fresh
+            }
+            // A writer that is restarted is away for a moment.
+            Signal::Missing => match self.heard_ns {
+                Some(heard_ns) if now_ns.saturating_sub(heard_ns) <= grace_ns => SignalState::Fresh,
+                _ => SignalState::Missing,
+            },
+        }
+    }
+
+    /// Keeps the slow measures.
+    fn measure(&mut self, sum: &Tick, tick_s: f64) {
+        let keep = (-tick_s / SLACK_S).exp();
+        self.requests = self.requests * keep + sum.requests as f64;
+        self.over = self.over * keep + sum.over as f64;
+        if tick_s > 0.0 {
+            let keep = (-tick_s / RATE_S).exp();
+            self.rate = self.rate * keep + (1.0 - keep) * sum.requests as f64 / tick_s;
+        }
+    }
+
+    /// What may be learned from this tick. Evidence that has been there for long without any action is not batch's doing
+    /// (none was there, or it was found innocent): then what is usual has changed, unless the promise itself is broken.
+    fn lesson(&mut self, now_ns: u64, level: Level, acting: bool) -> Lesson {
+        if acting || level == Level::Calm {
+            self.uneasy_since_ns = None;
+            return if acting { Lesson::Acting } else { Lesson::Calm };
+        }
+        let since_ns = *self.uneasy_since_ns.get_or_insert(now_ns);
+        let kept = self.over <= self.objective.share * self.requests;
+        match kept && now_ns.saturating_sub(since_ns) >= CHANGED_NS {
+            true => Lesson::Changed,
+            false => Lesson::Uneasy,
+        }
+    }
+
+    fn learn(&mut self, now_ns: u64, tick_s: f64, sum: &Tick, lesson: Lesson, rebuilds: &mut usize) {
+        self.together.learn(sum, tick_s, lesson);
+        let count = self.detectors.len().max(1);
+        let first = self.turn;
+        self.turn = (first + 1) % count;
+        for i in 0..self.detectors.len() {
+            let Some(detector) = self.detectors.get_mut((first + i) % count).and_then(Option::as_mut) else { continue };
+            if detector.learn(now_ns, tick_s, lesson, *rebuilds > 0) {
+                *rebuilds -= 1;
+            }
+        }
+    }
+}
+
+/// Does the pattern fit? `*` stands for any characters, also none and also `/`.
+fn matches(pattern: &str, path: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == path,
+        Some((start, rest)) => match path.strip_prefix(start) {
+            None => false,
+            Some(_) if rest.is_empty() => true,
+            Some(tail) => (0..=tail.len()).filter(|&i| tail.is_char_boundary(i)).any(|i| matches(rest, &tail[i..])),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns() {
+        for (pattern, path, fits) in [
+            ("*", "/data/01", true),
+            ("/data/*", "/data/01", true),
+            ("/data/*", "/scratch", false),
+            ("/data/01", "/data/01", true),
+            ("/data/01", "/data/011", false),
+            ("*/0*1", "/data/011", true),
+            ("*/0*2", "/data/011", false),
+            ("/data/**", "/data/", true),
+        ] {
+            assert_eq!(matches(pattern, path), fits, "{pattern} {path}");
+        }
+    }
+}

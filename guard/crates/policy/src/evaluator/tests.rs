@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::detector::trial::{objective, Random};
+use crate::objective::{Level, SignalState};
+use intf::segment::layout::{bucket_of, Kind, SeriesId};
+use intf::segment::BUCKETS;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const HEARD: Signal = Signal::Heard { heartbeat_age_ns: 0 };
+
+fn filesystems(paths: &[String]) -> Vec<Filesystem> {
+    let filesystem = |path: &String| Filesystem {
+        path: path.clone(),
+        major: 8,
+        minor: 0,
+        open_readers: 0,
+        open_writers: 0,
+        overloaded: false,
+    };
+    paths.iter().map(filesystem).collect()
+}
+
+fn disks(count: usize) -> Vec<String> {
+    (0..count).map(|i| format!("/data/{i:02}")).collect()
+}
+
+fn read(filesystem: u16) -> SeriesId {
+    SeriesId { filesystem, kind: Kind::STORAGE_READ }
+}
+
+/// Some disks, each with a request of about 8 ms every 160 ms.
+struct Node {
+    evaluator: Evaluator,
+    random: Random,
+    now: u64,
+    disks: u16,
+    factor: f64,
+}
+
+impl Node {
+    fn new(disk_count: u16) -> Node {
+        let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
+        evaluator.restart(&filesystems(&disks(usize::from(disk_count))));
+        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0 }
+    }
+
+    fn tick(&mut self) -> Verdict {
+        self.now += 20 * MS;
+        self.evaluator.begin(self.now);
+        for disk in 0..self.disks {
+            if self.random.uniform() < 1.0 / 8.0 {
+                let mut buckets = [0; BUCKETS];
+                let latency = 8e6 * (0.324 * self.random.normal()).exp() * self.factor;
+                buckets[bucket_of(latency as u64).unwrap()] = 1;
+                self.evaluator.series(&SeriesDelta {
+                    series: read(disk),
+                    operations: 1,
+                    bytes: 0,
+                    sum_ns: 0,
+                    errors: 0,
+                    max_ns: 0,
+                    under: 0,
+                    over: 0,
+                    buckets: &buckets,
+                });
+            }
+        }
+        self.evaluator.finish(self.now, HEARD, false);
+        self.evaluator.verdicts()[0]
+    }
+
+    fn run(&mut self, time: u64) {
+        (0..time / (20 * MS)).for_each(|_| {
+            self.tick();
+        });
+    }
+}
+
+#[test]
+fn a_node_whose_every_disk_is_a_little_slower_shows_it_as_a_whole() {
+    // 300 requests/s over 48 disks: 6 per second and disk, so that one disk alone would take seconds.
+    let mut node = Node::new(48);
+    node.run(300 * S);
+    let verdict = node.tick();
+    assert!(verdict.learned && verdict.level == Level::Calm);
+    assert!((verdict.rate - 300.0).abs() < 30.0, "{}", verdict.rate);
+    node.factor = 2.0;
+    let ticks = (0..500).take_while(|_| node.tick().level < Level::Weak).count();
+    assert!(ticks <= 20, "{ticks} ticks");
+}
+
+#[test]
+fn a_restart_keeps_what_is_known_about_a_path_and_forgets_the_evidence() {
+    let mut node = Node::new(2);
+    node.run(300 * S);
+    assert!(node.tick().learned);
+    node.factor = 10.0;
+    node.run(2 * S);
+    assert_eq!(node.evaluator.verdicts()[0].level, Level::Strong);
+    let turned: Vec<String> = disks(2).into_iter().rev().collect();
+    node.evaluator.restart(&filesystems(&turned));
+    node.factor = 1.0;
+    let verdict = node.tick();
+    assert!(verdict.learned && verdict.level == Level::Calm, "{verdict:?}");
+    assert_eq!(node.evaluator.names().filesystems, turned);
+    node.evaluator.restart(&filesystems(&["/other".into()]));
+    node.disks = 1;
+    assert!(!node.tick().learned);
+}
+
+/// The signal state of ticks one second apart.
+fn states(signals: &[Signal]) -> Vec<SignalState> {
+    let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
+    evaluator.restart(&filesystems(&disks(1)));
+    let state = |(i, &signal): (usize, &Signal)| {
+        let now = S * (i as u64 + 1);
+        evaluator.begin(now);
+        evaluator.finish(now, signal, false);
+        evaluator.verdicts()[0].signal
+    };
+    signals.iter().enumerate().map(state).collect()
+}
+
+#[test]
+fn no_signal_counts_after_the_grace_time() {
+    use SignalState::{Fresh, Missing, Stale};
+    let old = |s: u64| Signal::Heard { heartbeat_age_ns: s * S };
+    assert_eq!(states(&[Signal::Missing, HEARD, old(2), old(3), HEARD]), [Missing, Fresh, Fresh, Stale, Fresh]);
+    let gone = Signal::Missing;
+    assert_eq!(states(&[HEARD, gone, gone, gone, HEARD]), [Fresh, Fresh, Fresh, Missing, Fresh]);
+    // From the future: no signal.
+    assert_eq!(states(&[Signal::Heard { heartbeat_age_ns: u64::MAX }]), [Stale]);
+}
+
+#[test]
+fn an_objective_that_no_filesystem_matches_has_no_signal() {
+    let mut evaluator = Evaluator::new(&[Objective { filesystem: "/other/*".into(), ..objective(12.0, 24.0, 0) }]);
+    evaluator.restart(&filesystems(&disks(2)));
+    evaluator.begin(S);
+    evaluator.finish(S, HEARD, false);
+    assert_eq!(evaluator.verdicts()[0].signal, SignalState::Missing);
+}
+
+#[test]
+fn loads_say_what_is_in_flight_and_what_is_stuck() {
+    let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
+    evaluator.restart(&filesystems(&disks(2)));
+    evaluator.begin(S);
+    let batch = SeriesId { filesystem: 1, kind: Kind::new(1).unwrap() };
+    let open = SeriesId { filesystem: 1, kind: Kind::new(9).unwrap() };
+    for (series, age_ns) in [(read(0), 700 * MS), (read(1), 900 * MS), (read(1), 5), (batch, 5 * S), (open, 9 * S)] {
+        evaluator.in_flight(&InFlight { series, age_ns, tid: 1, bytes: 0, client: None });
+    }
+    // A series of a filesystem that is not there.
+    evaluator.in_flight(&InFlight { series: read(7), age_ns: S, tid: 1, bytes: 0, client: None });
+    evaluator.finish(S, HEARD, false);
+    let loads = evaluator.filesystems();
+    assert_eq!((loads[0].stuck, loads[0].oldest_ns), (false, 700 * MS));
+    // Only what the objective judges is stuck.
+    let expected = FilesystemLoad {
+        oldest_ns: 900 * MS,
+        stuck: true,
+        objective: 0,
+        stuck_after_ns: 800 * MS,
+        storage_in_flight: 3,
+        batch_in_flight: 1,
+    };
+    assert_eq!(loads[1], expected);
+    assert!(evaluator.verdicts()[0].stuck);
+    evaluator.begin(2 * S);
+    evaluator.finish(2 * S, HEARD, false);
+    assert!(!evaluator.verdicts()[0].stuck && !evaluator.filesystems()[1].stuck);
+}
+
+#[test]
+fn slack_is_what_is_left_of_the_allowed_share() {
+    let mut node = Node::new(1);
+    node.run(60 * S);
+    assert_eq!(node.tick().slack, 1.0);
+    // Slower than the threshold of 100 ms: not broken by the first two of them.
+    node.factor = 30.0;
+    node.run(S / 4);
+    assert!(node.tick().slack > -0.5);
+    node.run(10 * S);
+    assert!(node.tick().slack < -5.0);
+}
+
+#[test]
+fn a_new_normal_that_nobody_acts_upon_is_learned() {
+    let mut node = Node::new(1);
+    node.run(600 * S);
+    // Slower for good, within the promise, and batch is not the cause: no action in ten minutes.
+    node.factor = 3.0;
+    node.run(20 * S);
+    assert!(node.tick().level > Level::Calm);
+    node.run(3000 * S);
+    assert_eq!(node.tick().level, Level::Calm);
+}
+
+#[test]
+fn without_requests_nobody_is_hurt() {
+    let mut node = Node::new(48);
+    node.run(120 * S);
+    node.factor = 3.0;
+    while node.tick().level != Level::Strong {}
+    // The storage clients go away, and with them the evidence, that of the whole node included.
+    node.disks = 0;
+    node.run(3 * S);
+    let verdict = node.tick();
+    assert_eq!((verdict.level, verdict.measure.value), (Level::Calm, 0.0));
+}

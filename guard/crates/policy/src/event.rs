@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the ladder says about its decisions, in plain data; turned into journal records outside the loop.
+
+use intf::journal;
+use intf::segment::{Filesystem, Kind, SeriesId};
+use intf::state::NodeState;
+
+/// Why something was decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// The guard has just started.
+    #[default]
+    Start,
+    /// The guard found batch frozen when it started.
+    Adopted,
+    /// All objectives had slack for their dwell time.
+    Slack,
+    /// Evidence at the weak level.
+    WeakEvidence,
+    /// Evidence at the strong level.
+    StrongEvidence,
+    /// Evidence at the weak level, again, as soon as batch ran again after a precaution.
+    EvidenceReturned,
+    /// A request is stuck on a filesystem that batch uses.
+    Stuck,
+    /// A request is stuck on a filesystem that batch does not use.
+    StuckWithoutBatch,
+    /// No request is stuck there any more.
+    Unstuck,
+    /// The precaution's lease ran out without strong evidence.
+    PrecautionOver,
+    /// Calm for the dwell time after the hold time.
+    Calm,
+    /// Freezing did not make it better.
+    BatchInnocent,
+    /// Frozen for as long as is allowed.
+    FreezeMax,
+    /// An objective is being broken slowly (its error budget burns).
+    SlowBurn,
+    /// An objective is broken while batch is known to be innocent or absent.
+    BreachWithoutBatch,
+    /// The signal of an objective is stale beyond its grace time.
+    SignalStale,
+    /// The signal of an objective is missing.
+    SignalMissing,
+    /// The guard's own checks fail.
+    SelfCheck,
+    /// An operator took batch off the node.
+    Drained,
+    /// Needless precautions cost too much; weak evidence is not acted upon until they cost less.
+    WeakSuspended,
+    /// Weak evidence is acted upon again.
+    WeakResumed,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 21] = [
+        Cause::Start,
+        Cause::Adopted,
+        Cause::Slack,
+        Cause::WeakEvidence,
+        Cause::StrongEvidence,
+        Cause::EvidenceReturned,
+        Cause::Stuck,
+        Cause::StuckWithoutBatch,
+        Cause::Unstuck,
+        Cause::PrecautionOver,
+        Cause::Calm,
+        Cause::BatchInnocent,
+        Cause::FreezeMax,
+        Cause::SlowBurn,
+        Cause::BreachWithoutBatch,
+        Cause::SignalStale,
+        Cause::SignalMissing,
+        Cause::SelfCheck,
+        Cause::Drained,
+        Cause::WeakSuspended,
+        Cause::WeakResumed,
+    ];
+
+    /// Its name, as in the journal and in the state line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Start => "start",
+            Cause::Adopted => "adopted",
+            Cause::Slack => "slack",
+            Cause::WeakEvidence => "weak_evidence",
+            Cause::StrongEvidence => "strong_evidence",
+            Cause::EvidenceReturned => "evidence_returned",
+            Cause::Stuck => "stuck",
+            Cause::StuckWithoutBatch => "stuck_without_batch",
+            Cause::Unstuck => "unstuck",
+            Cause::PrecautionOver => "precaution_over",
+            Cause::Calm => "calm",
+            Cause::BatchInnocent => "batch_innocent",
+            Cause::FreezeMax => "freeze_max",
+            Cause::SlowBurn => "slow_burn",
+            Cause::BreachWithoutBatch => "breach_without_batch",
+            Cause::SignalStale => "signal_stale",
+            Cause::SignalMissing => "signal_missing",
+            Cause::SelfCheck => "self_check",
+            Cause::Drained => "drained",
+            Cause::WeakSuspended => "weak_suspended",
+            Cause::WeakResumed => "weak_resumed",
+        }
+    }
+}
+
+/// What was decided to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Only the state changes, or only something is said.
+    None,
+    /// Let new jobs start.
+    Open,
+    /// Let none start.
+    Close,
+    /// Freeze batch.
+    Freeze,
+    /// Make a precautionary freeze a real one.
+    Extend,
+    /// Thaw batch.
+    Thaw,
+    /// Ignore a stuck filesystem, and alert.
+    Quarantine,
+    /// End that.
+    Release,
+}
+
+impl Deed {
+    /// All of them.
+    pub const ALL: [Deed; 8] =
+        [Deed::None, Deed::Open, Deed::Close, Deed::Freeze, Deed::Extend, Deed::Thaw, Deed::Quarantine, Deed::Release];
+
+    /// Its name, as in the journal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Deed::None => "none",
+            Deed::Open => "open",
+            Deed::Close => "close",
+            Deed::Freeze => "freeze",
+            Deed::Extend => "extend",
+            Deed::Thaw => "thaw",
+            Deed::Quarantine => "quarantine",
+            Deed::Release => "release",
+        }
+    }
+}
+
+/// What is measured, against what.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measure {
+    /// The value.
+    pub value: f64,
+    /// The limit.
+    pub limit: f64,
+    /// The unit of both.
+    pub unit: Unit,
+}
+
+/// Unit of a measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Log-likelihood ratio.
+    #[default]
+    Nats,
+    /// Seconds.
+    Seconds,
+    /// Share, 0..1.
+    Share,
+}
+
+impl Unit {
+    /// Its name, as in the journal.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Nats => "nats",
+            Unit::Seconds => "seconds",
+            Unit::Share => "share",
+        }
+    }
+}
+
+/// One decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event {
+    /// When (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+    /// State before.
+    pub from: NodeState,
+    /// State after.
+    pub to: NodeState,
+    /// Why.
+    pub cause: Cause,
+    /// What to do.
+    pub deed: Deed,
+    /// It begins or ends a precautionary freeze.
+    pub precaution: bool,
+    /// Objective, by index.
+    pub objective: Option<u16>,
+    /// Series.
+    pub series: Option<SeriesId>,
+    /// Filesystem, by index, where the decision is about one.
+    pub filesystem: Option<u16>,
+    /// The evidence.
+    pub measure: Option<Measure>,
+    /// How long the state that this ends had lasted.
+    pub lasted_ns: Option<u64>,
+}
+
+/// Names behind the indices in an [`Event`]; cloned for the slow thread whenever the segment was restarted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// Names of the objectives.
+    pub objectives: Vec<String>,
+    /// Mount points.
+    pub filesystems: Vec<String>,
+}
+
+impl Names {
+    /// The names of a configuration and of a segment.
+    pub fn new(objectives: &[crate::Objective], filesystems: &[Filesystem]) -> Names {
+        Names {
+            objectives: objectives.iter().map(|o| o.name.clone()).collect(),
+            filesystems: filesystems.iter().map(|f| f.path.clone()).collect(),
+        }
+    }
+
+    /// For example `storage read on /data/01`.
+    pub fn series(&self, series: SeriesId) -> String {
+        self.on(Some(series.kind), series.filesystem)
+    }
+
+    fn on(&self, kind: Option<Kind>, filesystem: u16) -> String {
+        let path = self.filesystems.get(usize::from(filesystem)).map_or("an unknown filesystem", String::as_str);
+        kind.map_or_else(|| path.to_string(), |kind| format!("{kind} on {path}"))
+    }
+}
+
+impl Event {
+    /// The journal record of this decision; `outcome`, `jobs` and `duration_ns` are for the caller to fill in.
+    /// `time_ns` is CLOCK_REALTIME at `at_ns`.
+    pub fn record(&self, names: &Names, time_ns: u64) -> journal::Record {
+        let objective = self.objective.and_then(|o| names.objectives.get(usize::from(o))).cloned().unwrap_or_default();
+        let series = match (self.series, self.filesystem) {
+            (Some(series), _) => names.series(series),
+            (None, Some(filesystem)) => names.on(None, filesystem),
+            (None, None) => String::new(),
+        };
+        let measure = self.measure.unwrap_or_default();
+        let evidence = journal::Evidence {
+            objective,
+            series,
+            value: measure.value,
+            limit: measure.limit,
+            unit: measure.unit.name().into(),
+        };
+        let based = self.measure.is_some() || self.filesystem.is_some() || self.objective.is_some();
+        journal::Record {
+            time_ns,
+            monotonic_ns: self.at_ns,
+            from: self.from,
+            to: self.to,
+            cause: self.cause.name().into(),
+            action: self.deed.name().into(),
+            precaution: self.precaution,
+            evidence: based.then_some(evidence),
+            jobs: Vec::new(),
+            outcome: journal::Outcome::Pending,
+            detail: String::new(),
+            duration_ns: 0,
+            lasted_ns: self.lasted_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use intf::segment::{Class, Op};
+
+    fn event(cause: Cause, deed: Deed) -> Event {
+        Event {
+            at_ns: 5,
+            from: NodeState::Open,
+            to: NodeState::Frozen,
+            cause,
+            deed,
+            precaution: false,
+            objective: Some(0),
+            series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
+            filesystem: Some(0),
+            measure: Some(Measure { value: 13.0, limit: 12.0, unit: Unit::Nats }),
+            lasted_ns: Some(7),
+        }
+    }
+
+    fn names() -> Names {
+        Names { objectives: vec!["storage-read".into()], filesystems: vec!["/data/01".into()] }
+    }
+
+    #[test]
+    fn every_cause_and_deed_has_its_sentence() {
+        for cause in Cause::ALL {
+            let sentence = event(cause, Deed::None).record(&names(), 1).sentence();
+            let raw = cause.name().replace('_', " ");
+            assert!(
+                !sentence.to_lowercase().ends_with(&format!("{raw}.")) || cause == Cause::Calm,
+                "{cause:?}: {sentence}"
+            );
+        }
+        for deed in Deed::ALL {
+            let sentence = event(Cause::Calm, deed).record(&names(), 1).sentence();
+            assert!(!sentence.contains('`'), "{deed:?}: {sentence}");
+        }
+    }
+
+    #[test]
+    fn a_record_has_names_for_indices() {
+        let record = event(Cause::WeakEvidence, Deed::Freeze).record(&names(), 99);
+        let evidence = record.evidence.unwrap();
+        assert_eq!(
+            (evidence.objective.as_str(), evidence.series.as_str()),
+            ("storage-read", "storage read on /data/01")
+        );
+        assert_eq!((record.time_ns, record.monotonic_ns, record.lasted_ns), (99, 5, Some(7)));
+        let stranger = event(Cause::Stuck, Deed::Freeze).record(&Names::default(), 99).evidence.unwrap();
+        assert_eq!(stranger.series, "storage read on an unknown filesystem");
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the ladder remembers from one step to the next.
+
+use super::budget::Budget;
+use super::view::About;
+use super::{Counters, Events, LadderConfig};
+use crate::event::{Cause, Deed, Event};
+use intf::state::NodeState;
+
+/// Most objectives; the configuration allows no more.
+pub(super) const OBJECTIVES: usize = 64;
+/// Most filesystems, as in the segment.
+pub(super) const FILESYSTEMS: usize = 96;
+/// How often the backoff of innocence doubles at most.
+const DOUBLINGS: u32 = 4;
+
+/// A freeze that is going on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freeze {
+    /// Since when batch stands still, as a precaution or not.
+    pub since_ns: u64,
+    /// End of the lease; `None` = a real freeze.
+    pub lease_ns: Option<u64>,
+    /// A real freeze lasts at least so long.
+    pub hold_ns: u64,
+    /// Last moment without evidence.
+    pub calm_ns: u64,
+    /// Where a precaution returns to, and whether jobs were let in there.
+    pub before: NodeState,
+}
+
+/// Batch was found innocent of the breach of an objective.
+#[derive(Clone, Copy, Debug, Default)]
+struct Innocence {
+    until_ns: u64,
+    times: u32,
+    /// Since when this objective is calm.
+    calm_since_ns: Option<u64>,
+}
+
+/// From where to where, why, and what is to be done for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Transition {
+    pub to: NodeState,
+    pub cause: Cause,
+    pub deed: Deed,
+    /// Begin or end of a precaution.
+    pub precaution: bool,
+    pub about: About,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Memory {
+    pub config: LadderConfig,
+    pub state: NodeState,
+    pub reason: Cause,
+    pub since_ns: u64,
+    pub freeze: Option<Freeze>,
+    /// End of the last real freeze.
+    pub thawed_ns: Option<u64>,
+    /// End of the last precaution.
+    pub precaution_ended_ns: Option<u64>,
+    /// Since when there is no evidence that batch could be guilty of.
+    pub calm_since_ns: Option<u64>,
+    /// Since when nothing speaks against the open state.
+    pub healthy_since_ns: Option<u64>,
+    /// One precaution for one excursion: set by calm, cleared by a precaution.
+    pub armed: bool,
+    /// Filesystems that got stuck while batch used them, bit by index.
+    pub suspects: u128,
+    /// Filesystems that got stuck while batch did not use them.
+    pub quarantined: u128,
+    pub budget: Budget,
+    pub counters: Counters,
+    innocence: [Innocence; OBJECTIVES],
+}
+
+impl Memory {
+    pub fn new(config: LadderConfig, now_ns: u64) -> Memory {
+        let counters = Counters { hold_ns: config.hold_ns, since_ns: now_ns, ..Counters::default() };
+        Memory {
+            config,
+            state: NodeState::Closed,
+            reason: Cause::Start,
+            since_ns: now_ns,
+            freeze: None,
+            thawed_ns: None,
+            precaution_ended_ns: None,
+            calm_since_ns: None,
+            healthy_since_ns: None,
+            armed: false,
+            suspects: 0,
+            quarantined: 0,
+            budget: Budget::new(now_ns),
+            counters,
+            innocence: [Innocence::default(); OBJECTIVES],
+        }
+    }
+
+    /// Is the evidence of this objective known to have nothing to do with batch?
+    pub fn innocent_of(&self, objective: u16, now_ns: u64) -> bool {
+        self.innocence.get(usize::from(objective)).is_some_and(|i| i.until_ns > now_ns)
+    }
+
+    /// Keeps track of innocence: calm for `flap` ends it, new evidence is then judged afresh.
+    pub fn note_calm(&mut self, objective: u16, calm: bool, now_ns: u64) {
+        let (flap_ns, backoff_ns) = (self.config.flap_ns, self.config.innocent_backoff_ns);
+        let Some(innocence) = self.innocence.get_mut(usize::from(objective)) else { return };
+        if !calm {
+            innocence.calm_since_ns = None;
+            return;
+        }
+        let calm_for = now_ns.saturating_sub(*innocence.calm_since_ns.get_or_insert(now_ns));
+        if calm_for >= flap_ns {
+            innocence.until_ns = 0;
+        }
+        if calm_for >= backoff_ns {
+            innocence.times = 0;
+        }
+    }
+
+    /// Batch stood still and it did not get better: the evidence there is now leads to no freeze for a while.
+    pub fn acquit(&mut self, objectives: u64, now_ns: u64) {
+        let backoff_ns = self.config.innocent_backoff_ns;
+        for (index, innocence) in self.innocence.iter_mut().enumerate() {
+            if (objectives >> index) & 1 == 1 {
+                innocence.until_ns = now_ns.saturating_add(backoff_ns << innocence.times.min(DOUBLINGS));
+                innocence.times += 1;
+            }
+        }
+        self.quarantined |= self.suspects;
+        self.suspects = 0;
+    }
+
+    /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw, halved for each `flap`
+    /// time that has passed since then.
+    fn hold(&self, now_ns: u64) -> u64 {
+        let Some(thawed_ns) = self.thawed_ns else { return self.config.hold_ns };
+        let gap = now_ns.saturating_sub(thawed_ns);
+        let hold = match gap <= self.config.flap_ns {
+            true => self.counters.hold_ns.saturating_mul(2),
+            false => self.counters.hold_ns >> (gap / self.config.flap_ns).min(63),
+        };
+        hold.clamp(self.config.hold_ns, self.config.hold_max_ns)
+    }
+
+    /// Makes a transition happen and says so.
+    pub fn apply(&mut self, t: Transition, now_ns: u64, events: &mut Events) {
+        let lasted_ns = match (t.deed, self.freeze) {
+            (Deed::Thaw | Deed::Extend, Some(freeze)) => now_ns.saturating_sub(freeze.since_ns),
+            _ => now_ns.saturating_sub(self.since_ns),
+        };
+        self.say(t.cause, t.deed, t.to, now_ns, events, |e| {
+            e.precaution = t.precaution;
+            e.lasted_ns = Some(lasted_ns);
+            t.about.describe(e);
+        });
+        match t.deed {
+            Deed::Freeze => self.begin_freeze(t.precaution, now_ns),
+            Deed::Extend => self.extend(),
+            Deed::Thaw => self.end_freeze(t.precaution, now_ns),
+            _ => {}
+        }
+        if t.to != self.state || t.deed == Deed::Extend {
+            self.since_ns = now_ns;
+            self.counters.since_ns = now_ns;
+        }
+        self.state = t.to;
+        self.reason = t.cause;
+    }
+
+    fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
+        let lease_ns = precaution.then(|| now_ns.saturating_add(self.config.precaution_ns));
+        let hold_ns = self.hold(now_ns);
+        self.freeze = Some(Freeze { since_ns: now_ns, lease_ns, hold_ns, calm_ns: now_ns, before: self.state });
+        if precaution {
+            self.armed = false;
+            self.counters.precautions += 1;
+        } else {
+            self.counters.freezes += 1;
+            self.counters.hold_ns = hold_ns;
+        }
+    }
+
+    fn extend(&mut self) {
+        if let Some(freeze) = &mut self.freeze {
+            freeze.lease_ns = None;
+            self.counters.freezes += 1;
+            self.counters.hold_ns = freeze.hold_ns;
+        }
+    }
+
+    fn end_freeze(&mut self, precaution: bool, now_ns: u64) {
+        let Some(freeze) = self.freeze.take() else { return };
+        let lasted = now_ns.saturating_sub(freeze.since_ns);
+        if precaution {
+            self.counters.needless += 1;
+            self.counters.needless_ns += lasted;
+            self.budget.spend(now_ns, lasted);
+            self.precaution_ended_ns = Some(now_ns);
+        } else {
+            self.counters.frozen_ns += lasted;
+            self.thawed_ns = Some(now_ns);
+        }
+    }
+
+    /// At the start of the guard: batch is frozen already.
+    pub fn adopt(&mut self, now_ns: u64) {
+        self.begin_freeze(false, now_ns);
+        self.state = NodeState::Frozen;
+        self.reason = Cause::Adopted;
+    }
+
+    /// Adds an event about the node as it is now.
+    pub fn say(
+        &self,
+        cause: Cause,
+        deed: Deed,
+        to: NodeState,
+        now_ns: u64,
+        events: &mut Events,
+        fill: impl FnOnce(&mut Event),
+    ) {
+        let mut event = Event {
+            at_ns: now_ns,
+            from: self.state,
+            to,
+            cause,
+            deed,
+            precaution: false,
+            objective: None,
+            series: None,
+            filesystem: None,
+            measure: None,
+            lasted_ns: None,
+        };
+        fill(&mut event);
+        events.push(event);
+    }
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ladder: (state, verdicts, clock) -> (state, actions). One file per rung in `rungs/`.
+//!
+//! A step sorts the inputs (`view`), asks the rung of the present state what to do, and makes it so in `memory`.
+
+mod budget;
+mod events;
+mod memory;
+mod rungs;
+mod view;
+
+pub use events::Events;
+
+use memory::Memory;
+use view::View;
+
+use crate::evaluator::FilesystemLoad;
+use crate::event::{Cause, Deed, Measure, Unit};
+use crate::objective::Verdict;
+use intf::state::NodeState;
+
+/// Times of the ladder in nanoseconds, and its budget.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LadderConfig {
+    /// Shortest real freeze.
+    pub hold_ns: u64,
+    /// Longest hold that flapping leads to.
+    pub hold_max_ns: u64,
+    /// A refreeze this soon after a thaw doubles the hold.
+    pub flap_ns: u64,
+    /// Lease of a precautionary freeze.
+    pub precaution_ns: u64,
+    /// Share of wall time of the last hour that needless precautionary freezes may cost.
+    pub precaution_budget: f64,
+    /// A freeze without improvement for this long: batch is innocent.
+    pub effect_timeout_ns: u64,
+    /// How long the same evidence leads to no freeze after batch was found innocent.
+    pub innocent_backoff_ns: u64,
+    /// Longest freeze.
+    pub freeze_max_ns: u64,
+    /// A filesystem with less than this share of batch is not used by batch.
+    pub batch_share_min: f64,
+}
+
+/// What the ladder looks at. Everything is as of `now`.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// One per objective, from the evaluator.
+    pub verdicts: &'a [Verdict],
+    /// One per filesystem, from the evaluator.
+    pub filesystems: &'a [FilesystemLoad],
+    /// Batch's share of the device of each filesystem (0..1); NaN or a shorter slice = unknown, counts as none.
+    pub batch_share: &'a [f32],
+    /// Jobs in beer-jobs.slice; `None` = unknown, counts as some.
+    pub jobs: Option<u32>,
+    /// The guard's own checks are good (cgroup tree, freezer, ...).
+    pub self_check: bool,
+    /// An operator took batch off the node: nothing new starts.
+    pub drained: bool,
+}
+
+/// What is to be done; the caller makes the node so.
+#[derive(Clone, Debug)]
+pub struct Actions {
+    /// State of the node, for the state line and the metrics.
+    pub state: NodeState,
+    /// May new jobs start?
+    pub admit: bool,
+    /// Batch shall stand still (cgroup.freeze). Write it when it is not so; also the shaping limit is zero then.
+    pub freeze: bool,
+    /// The freeze is a precaution.
+    pub precaution: bool,
+    /// When the freeze ends by itself if the loop does not extend it (precaution lease or freeze_max).
+    pub freeze_until_ns: u64,
+    /// Filesystems in quarantine, bit by index.
+    pub quarantined: u128,
+    /// Why the state is what it is.
+    pub reason: Cause,
+    /// Decisions of this step, for the journal.
+    pub events: Events,
+}
+
+/// Numbers for metrics and status.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counters {
+    /// Precautionary freezes.
+    pub precautions: u64,
+    /// Those that no strong evidence followed.
+    pub needless: u64,
+    /// Share of wall time that they took in the last hour.
+    pub needless_share: f64,
+    /// Weak evidence is not acted upon at present.
+    pub weak_suspended: bool,
+    /// Time spent in those.
+    pub needless_ns: u64,
+    /// Real freezes.
+    pub freezes: u64,
+    /// Time spent in those that have ended.
+    pub frozen_ns: u64,
+    /// The hold time of the last freeze.
+    pub hold_ns: u64,
+    /// Since when the state is what it is.
+    pub since_ns: u64,
+}
+
+/// The ladder and its memory.
+#[derive(Clone, Debug)]
+pub struct Ladder {
+    memory: Memory,
+    /// Batch was found frozen; to be journalled at the first step.
+    adopted: bool,
+    acting: bool,
+}
+
+impl Ladder {
+    /// At the start of the guard: closed until the objectives have had slack for their dwell time.
+    pub fn new(config: LadderConfig, now_ns: u64) -> Ladder {
+        Ladder { memory: Memory::new(config, now_ns), adopted: false, acting: false }
+    }
+
+    /// At a start that found batch already frozen: frozen since now, with the normal way to thaw.
+    pub fn adopt(config: LadderConfig, now_ns: u64) -> Ladder {
+        let mut ladder = Ladder { adopted: true, acting: true, ..Ladder::new(config, now_ns) };
+        ladder.memory.adopt(now_ns);
+        ladder
+    }
+
+    /// One tick.
+    pub fn step(&mut self, inputs: &Inputs<'_>, now_ns: u64) -> Actions {
+        let mut events = Events::default();
+        let memory = &mut self.memory;
+        if std::mem::take(&mut self.adopted) {
+            memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
+        }
+        let view = View::new(memory, inputs, now_ns, &mut events);
+        if let Some(transition) = rungs::next(memory, &view) {
+            memory.apply(transition, now_ns, &mut events);
+        }
+        self.watch_budget(now_ns, &mut events);
+        let memory = &self.memory;
+        let recently = memory.thawed_ns.is_some_and(|t| now_ns.saturating_sub(t) < memory.config.flap_ns);
+        // A precaution too: what it cut short looks like requests that share their fate, and a detector that learned
+        // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
+        // frequent their budget suspends them, and then that is learned.
+        self.acting = memory.freeze.is_some() || recently;
+        self.actions(&view, events)
+    }
+
+    /// Suspends the weak level while needless precautions cost more than they may.
+    fn watch_budget(&mut self, now_ns: u64, events: &mut Events) {
+        let memory = &mut self.memory;
+        let share = memory.budget.share(now_ns);
+        memory.counters.needless_share = share;
+        let over = share > memory.config.precaution_budget;
+        if over == memory.counters.weak_suspended {
+            return;
+        }
+        memory.counters.weak_suspended = over;
+        let cause = if over { Cause::WeakSuspended } else { Cause::WeakResumed };
+        let measure = Measure { value: share, limit: memory.config.precaution_budget, unit: Unit::Share };
+        memory.say(cause, Deed::None, memory.state, now_ns, events, |e| e.measure = Some(measure));
+    }
+
+    fn actions(&self, view: &View, events: Events) -> Actions {
+        let memory = &self.memory;
+        let freeze = memory.freeze.as_ref();
+        let precaution = freeze.is_some_and(|f| f.lease_ns.is_some());
+        let admit = match freeze {
+            // A tenth of a second is no reason to tell HTCondor that the node is closed.
+            Some(freeze) => precaution && freeze.before == NodeState::Open,
+            None => memory.state == NodeState::Open,
+        };
+        let reason = match memory.state {
+            NodeState::Closed => view.against.map_or(memory.reason, |(cause, _)| cause),
+            _ => memory.reason,
+        };
+        Actions {
+            state: memory.state,
+            admit: admit && view.against.is_none(),
+            freeze: freeze.is_some(),
+            precaution,
+            freeze_until_ns: freeze
+                .map_or(0, |f| f.lease_ns.unwrap_or_else(|| f.since_ns.saturating_add(memory.config.freeze_max_ns))),
+            quarantined: memory.quarantined,
+            reason,
+            events,
+        }
+    }
+
+    /// Is batch held back, or was it until a moment ago? The detectors learn nothing then.
+    pub fn acting(&self) -> bool {
+        self.acting
+    }
+
+    /// State of the node.
+    pub fn state(&self) -> NodeState {
+        self.memory.state
+    }
+
+    /// Numbers for metrics and status.
+    pub fn counters(&self) -> &Counters {
+        &self.memory.counters
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Closed: running jobs are untouched, none start. Left upwards on evidence, downwards when nothing has spoken against
+//! new jobs for the dwell time.
+
+use super::{escalate, Rung};
+use crate::event::{Cause, Deed};
+use crate::ladder::memory::{Memory, Transition};
+use crate::ladder::view::{About, View};
+use intf::state::NodeState;
+
+pub(super) struct Closed;
+
+impl Rung for Closed {
+    fn state(&self) -> NodeState {
+        NodeState::Closed
+    }
+
+    fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
+        escalate(memory, view).or_else(|| {
+            (view.healthy_for_ns? >= view.dwell_ns).then_some(Transition {
+                to: NodeState::Open,
+                cause: Cause::Slack,
+                deed: Deed::Open,
+                precaution: false,
+                about: About::default(),
+            })
+        })
+    }
+}

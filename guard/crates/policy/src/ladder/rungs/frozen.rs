@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Frozen: batch stands still, for a short lease as a precaution or until it has been calm. Always ends.
+
+use super::Rung;
+use crate::event::{Cause, Deed};
+use crate::ladder::memory::{Freeze, Memory, Transition};
+use crate::ladder::view::{About, View};
+use intf::state::NodeState;
+
+pub(super) struct Frozen;
+
+impl Rung for Frozen {
+    fn state(&self) -> NodeState {
+        NodeState::Frozen
+    }
+
+    fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
+        // Frozen without a freeze cannot be; if it is, the way out is to thaw.
+        let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Calm)) };
+        match freeze.lease_ns {
+            Some(lease_ns) => precaution(&freeze, lease_ns, view),
+            None => real(&freeze, memory, view),
+        }
+    }
+}
+
+fn thaw(cause: Cause) -> Transition {
+    // Not straight to open: new jobs wait until there has been slack.
+    Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about: About::default() }
+}
+
+fn precaution(freeze: &Freeze, lease_ns: u64, view: &View) -> Option<Transition> {
+    if let Some((cause, about)) = view.strong {
+        return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Extend, precaution: false, about });
+    }
+    let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };
+    match view.calm_for_ns {
+        Some(_) => Some(end(Cause::Calm)),
+        None => (view.now_ns >= lease_ns).then(|| end(Cause::PrecautionOver)),
+    }
+}
+
+fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
+    if lasted_ns >= memory.config.freeze_max_ns {
+        // Without the backoff the same evidence would freeze again at the next tick, and so for ever.
+        memory.acquit(view.accused, view.now_ns);
+        return Some(with_evidence(Cause::FreezeMax, view));
+    }
+    if lasted_ns < freeze.hold_ns {
+        return None;
+    }
+    if let Some(calm_for_ns) = view.calm_for_ns {
+        return (calm_for_ns >= view.dwell_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
+    }
+    if view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
+        memory.acquit(view.accused, view.now_ns);
+        return Some(with_evidence(Cause::BatchInnocent, view));
+    }
+    None
+}
+
+fn with_evidence(cause: Cause, view: &View) -> Transition {
+    let about = view.strong.map(|(_, about)| about).or(view.weak).unwrap_or_default();
+    Transition { about, ..thaw(cause) }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One file per rung: when to leave it, and for where. To add one: its file here, and its line in `RUNGS`.
+
+mod closed;
+mod frozen;
+mod open;
+
+use super::memory::{Memory, Transition};
+use super::view::View;
+use crate::event::{Cause, Deed};
+use intf::state::NodeState;
+
+/// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence.
+const RETURN_NS: u64 = 1_000_000_000;
+
+/// A state of the ladder that can be entered.
+pub(super) trait Rung: Sync {
+    /// Its state.
+    fn state(&self) -> NodeState;
+    /// What happens at this tick, if anything.
+    fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition>;
+}
+
+/// All rungs.
+static RUNGS: [&dyn Rung; 3] = [&open::Open, &closed::Closed, &frozen::Frozen];
+
+/// The rung of a state; a state without one is left for the state that lets nothing start.
+pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
+    match RUNGS.iter().find(|r| r.state() == memory.state) {
+        Some(rung) => rung.next(memory, view),
+        None => closed::Closed.next(memory, view),
+    }
+}
+
+/// From any state in which jobs run: evidence that calls for a freeze.
+fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
+    if view.no_jobs {
+        return None;
+    }
+    if let Some((cause, about)) = view.strong {
+        return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about });
+    }
+    let about = view.weak.filter(|_| memory.armed)?;
+    let freeze = Transition {
+        to: NodeState::Frozen,
+        cause: Cause::EvidenceReturned,
+        deed: Deed::Freeze,
+        precaution: false,
+        about,
+    };
+    // A precaution that helps hides the evidence that would have extended it. What comes back at once was batch's doing.
+    if memory.precaution_ended_ns.is_some_and(|t| view.now_ns.saturating_sub(t) <= RETURN_NS) {
+        return Some(freeze);
+    }
+    let allowed = !memory.counters.weak_suspended;
+    allowed.then_some(Transition { cause: Cause::WeakEvidence, precaution: true, ..freeze })
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a step sees: the inputs, sorted by what they mean for the ladder.
+
+use super::memory::{Memory, FILESYSTEMS};
+use super::{Events, Inputs};
+use crate::event::{Cause, Deed, Event, Measure, Unit};
+use crate::objective::{Level, SignalState, Verdict};
+use intf::segment::SeriesId;
+
+/// Slack that there must be before new jobs are let in again: none left is the limit for closing.
+const SLACK_TO_OPEN: f64 = 0.2;
+
+/// What a decision is about.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct About {
+    objective: Option<u16>,
+    series: Option<SeriesId>,
+    filesystem: Option<u16>,
+    measure: Option<Measure>,
+}
+
+impl About {
+    fn verdict(verdict: &Verdict) -> About {
+        About {
+            objective: Some(verdict.objective),
+            series: verdict.worst,
+            filesystem: verdict.worst.map(|s| s.filesystem),
+            measure: Some(verdict.measure),
+        }
+    }
+
+    fn objective(verdict: &Verdict) -> About {
+        About { objective: Some(verdict.objective), ..About::default() }
+    }
+
+    fn stuck(index: usize, inputs: &Inputs<'_>) -> About {
+        let load = &inputs.filesystems[index];
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let measure =
+            Measure { value: seconds(load.oldest_ns), limit: seconds(load.stuck_after_ns), unit: Unit::Seconds };
+        About { objective: Some(load.objective), series: None, filesystem: Some(index as u16), measure: Some(measure) }
+    }
+
+    pub fn describe(&self, event: &mut Event) {
+        event.objective = self.objective;
+        event.series = self.series;
+        event.filesystem = self.filesystem;
+        event.measure = self.measure;
+    }
+}
+
+/// The inputs, sorted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    pub now_ns: u64,
+    /// Evidence that calls for a freeze, if batch is there to be frozen.
+    pub strong: Option<(Cause, About)>,
+    /// Evidence that calls for a precaution.
+    pub weak: Option<About>,
+    /// What speaks against new jobs.
+    pub against: Option<(Cause, About)>,
+    /// How long there has been no evidence that batch could be guilty of.
+    pub calm_for_ns: Option<u64>,
+    /// How long nothing has spoken against the open state.
+    pub healthy_for_ns: Option<u64>,
+    /// The longest dwell time of the objectives.
+    pub dwell_ns: u64,
+    /// Some objective has no signal; for the reason of a thaw.
+    pub deaf: Option<Cause>,
+    /// Objectives with evidence, bit by index.
+    pub accused: u64,
+    /// There is no job to freeze.
+    pub no_jobs: bool,
+}
+
+impl View {
+    /// Looks at the inputs; brings suspects, innocence and clocks in memory up to date.
+    pub fn new(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mut Events) -> View {
+        note_stuck(memory, inputs, now_ns, events);
+        let mut view = View {
+            now_ns,
+            strong: None,
+            weak: None,
+            against: None,
+            calm_for_ns: None,
+            healthy_for_ns: None,
+            dwell_ns: 0,
+            deaf: None,
+            accused: 0,
+            no_jobs: inputs.jobs == Some(0),
+        };
+        if inputs.drained {
+            view.against = Some((Cause::Drained, About::default()));
+        } else if !inputs.self_check {
+            view.against = Some((Cause::SelfCheck, About::default()));
+        }
+        let mut slack = true;
+        for verdict in inputs.verdicts {
+            view.dwell_ns = view.dwell_ns.max(verdict.dwell_ns);
+            slack &= verdict.slack >= SLACK_TO_OPEN;
+            view.judge(verdict, memory);
+        }
+        if memory.suspects != 0 {
+            let index = memory.suspects.trailing_zeros() as usize;
+            let about = About::stuck(index, inputs);
+            view.accuse(about);
+            view.strong = Some((Cause::Stuck, about));
+        }
+        if view.no_jobs {
+            // Nothing to freeze: it is still a reason to start nothing.
+            let harmless = view.strong.map(|(_, about)| (Cause::BreachWithoutBatch, about));
+            view.against = view.against.or(harmless);
+        }
+        let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
+        view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
+        let healthy = calm && slack && view.against.is_none() && !inputs.verdicts.is_empty();
+        view.healthy_for_ns = lasting(&mut memory.healthy_since_ns, healthy, now_ns);
+        memory.armed |= calm;
+        if let (true, Some(freeze)) = (calm, &mut memory.freeze) {
+            freeze.calm_ns = now_ns;
+        }
+        view
+    }
+
+    fn judge(&mut self, verdict: &Verdict, memory: &mut Memory) {
+        let deaf = match verdict.signal {
+            SignalState::Fresh => None,
+            SignalState::Stale => Some(Cause::SignalStale),
+            SignalState::Missing => Some(Cause::SignalMissing),
+        };
+        if let Some(cause) = deaf {
+            // No signal is no evidence, and no health either.
+            self.deaf = self.deaf.or(Some(cause));
+            self.against = self.against.or(Some((cause, About::objective(verdict))));
+            return;
+        }
+        let about = About::verdict(verdict);
+        memory.note_calm(verdict.objective, verdict.level == Level::Calm, self.now_ns);
+        if verdict.level != Level::Calm && memory.innocent_of(verdict.objective, self.now_ns) {
+            self.against = self.against.or(Some((Cause::BreachWithoutBatch, about)));
+            return;
+        }
+        match verdict.level {
+            Level::Calm => {}
+            Level::Weak => {
+                self.accuse(about);
+                self.weak = self.weak.or(Some(about));
+            }
+            Level::Strong => {
+                self.accuse(about);
+                self.strong = self.strong.or(Some((Cause::StrongEvidence, about)));
+            }
+        }
+        if verdict.slack < 0.0 {
+            let limit = Measure { value: 1.0 - verdict.slack, limit: 1.0, unit: Unit::Share };
+            let burning = About { measure: Some(limit), ..About::objective(verdict) };
+            self.against = self.against.or(Some((Cause::SlowBurn, burning)));
+        }
+    }
+
+    fn accuse(&mut self, about: About) {
+        self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
+    }
+}
+
+/// Runs a stopwatch while `on`; its reading.
+fn lasting(since_ns: &mut Option<u64>, on: bool, now_ns: u64) -> Option<u64> {
+    match on {
+        true => Some(now_ns.saturating_sub(*since_ns.get_or_insert(now_ns))),
+        false => {
+            *since_ns = None;
+            None
+        }
+    }
+}
+
+/// Sorts stuck filesystems: those that batch used when they got stuck are suspects, the others go into quarantine until
+/// they move again. Batch requests that arrive later at a disk that was dead before cannot have killed it.
+fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mut Events) {
+    for (index, load) in inputs.filesystems.iter().enumerate().take(FILESYSTEMS) {
+        let bit = 1u128 << index;
+        let quarantined = memory.quarantined & bit != 0;
+        if !load.stuck {
+            memory.suspects &= !bit;
+            // Room is kept for the transition of this step; what waits is seen again at the next one.
+            if quarantined && events.room() > 2 {
+                memory.quarantined &= !bit;
+                memory.say(Cause::Unstuck, Deed::Release, memory.state, now_ns, events, |e| {
+                    About::stuck(index, inputs).describe(e);
+                });
+            }
+        } else if !quarantined && memory.suspects & bit == 0 {
+            let share = inputs.batch_share.get(index).copied().unwrap_or(f32::NAN);
+            // A comparison with NaN is false: an unknown share counts as none.
+            let used = load.batch_in_flight > 0 || share >= memory.config.batch_share_min as f32;
+            if used {
+                memory.suspects |= bit;
+            } else if events.room() > 2 {
+                memory.quarantined |= bit;
+                memory.say(Cause::StuckWithoutBatch, Deed::Quarantine, memory.state, now_ns, events, |e| {
+                    About::stuck(index, inputs).describe(e);
+                });
+            }
+        }
+    }
+    // Filesystems of a segment that is gone are neither suspect nor in quarantine.
+    let known = if inputs.filesystems.len() >= 128 { u128::MAX } else { (1u128 << inputs.filesystems.len()) - 1 };
+    memory.suspects &= known;
+    memory.quarantined &= known;
+}

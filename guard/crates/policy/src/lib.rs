@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the guard decides, as pure functions: no clock, no I/O, no allocation per tick.
+//!
+//! One tick of the control loop is
+//! ```text
+//! evaluator.begin(now);
+//! let signal = match reader.poll(now, &mut evaluator) { Ok(p) => Signal::heard(p.heartbeat_age_ns), Err(_) => Signal::Missing };
+//! evaluator.finish(now, signal, ladder.acting());
+//! let actions = ladder.step(&Inputs { verdicts: evaluator.verdicts(), filesystems: evaluator.filesystems(), .. }, now);
+//! ```
+//! and the loop then makes the freezer what `actions.freeze` says, writes the state line and passes the events on.
+
+pub mod config;
+pub mod detector;
+pub mod evaluator;
+pub mod event;
+pub mod ladder;
+pub mod objective;
+
+pub use config::{Config, ConfigError};
+pub use evaluator::{Evaluator, FilesystemLoad, Signal};
+pub use event::{Cause, Deed, Event, Measure, Names};
+pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
+pub use objective::{Level, Objective, SignalState, Verdict};

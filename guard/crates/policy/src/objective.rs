@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An objective: what latency storage clients are promised, and how sure the guard must be that it is broken.
+
+use crate::event::Measure;
+use intf::segment::{Class, Op, SeriesId};
+
+/// A promise, and how it is judged. Times in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    /// Its name, unique.
+    pub name: String,
+    /// The operation judged.
+    pub op: Op,
+    /// The traffic class judged.
+    pub class: Class,
+    /// Mount points judged; `*` stands for any characters.
+    pub filesystem: String,
+    /// At most `share` of the requests may take longer than this.
+    pub threshold_ns: u64,
+    /// See `threshold_ns`; 0..1.
+    pub share: f64,
+    /// Latencies below this are no evidence, however slow for this disk.
+    pub floor_ns: u64,
+    /// Evidence (nats) for a precautionary freeze.
+    pub weak: f64,
+    /// Evidence (nats) for a freeze.
+    pub strong: f64,
+    /// How long it must have been calm before batch gets more.
+    pub dwell_ns: u64,
+    /// A request in flight for longer than this means that its filesystem is stuck.
+    pub stuck_after_ns: u64,
+    /// A heartbeat older than this is no signal.
+    pub grace_ns: u64,
+}
+
+/// How sure the guard is that an objective is broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// No evidence.
+    #[default]
+    Calm,
+    /// Enough for a precaution.
+    Weak,
+    /// Enough for action.
+    Strong,
+}
+
+/// What the signal of an objective is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignalState {
+    /// It is current.
+    Fresh,
+    /// The heartbeat is older than the grace time.
+    Stale,
+    /// There is no segment, or no filesystem in it that matches.
+    #[default]
+    Missing,
+}
+
+/// The judgement of one objective at one tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Index of the objective in the configuration.
+    pub objective: u16,
+    /// How sure we are that it is broken now.
+    pub level: Level,
+    /// What the signal is worth; `level` is Calm unless it is Fresh.
+    pub signal: SignalState,
+    /// Some filesystem of it has a request in flight for longer than `stuck_after`.
+    pub stuck: bool,
+    /// Slow measure of the promise, over about a minute: 1 = nothing over the threshold, 0 = at the allowed share,
+    /// negative = broken.
+    pub slack: f64,
+    /// The series with the most evidence.
+    pub worst: Option<SeriesId>,
+    /// Its evidence, and the limit that it was held against.
+    pub measure: Measure,
+    /// Requests per second judged, over about ten seconds.
+    pub rate: f64,
+    /// Some series is judged by its whole latency: it has a baseline. Until then only the share over the threshold counts.
+    pub learned: bool,
+    /// The objective's dwell time.
+    pub dwell_ns: u64,
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::steps::{Steps, S, TICK};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Level, SignalState};
+
+#[test]
+fn it_starts_closed_and_opens_after_the_dwell_time_not_one_tick_early() {
+    let mut steps = Steps::new();
+    steps.run(2 * S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    assert!(!steps.actions().admit);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Open);
+    assert!(steps.actions().admit && !steps.actions().freeze);
+    assert_eq!(steps.said(), [(Cause::Slack, Deed::Open)]);
+}
+
+/// What happens, and the cause that it gives.
+type Case = (Cause, fn(&mut Steps));
+
+#[test]
+fn whatever_speaks_against_new_jobs_closes_at_once_and_never_freezes() {
+    let cases: [Case; 5] = [
+        (Cause::SignalMissing, |s| s.verdicts[1].signal = SignalState::Missing),
+        (Cause::SignalStale, |s| s.verdicts[1].signal = SignalState::Stale),
+        (Cause::SelfCheck, |s| s.self_check = false),
+        (Cause::Drained, |s| s.drained = true),
+        (Cause::SlowBurn, |s| s.verdicts[0].slack = -0.01),
+    ];
+    for (cause, happen) in cases {
+        let mut steps = Steps::open();
+        happen(&mut steps);
+        steps.step();
+        assert_eq!(steps.state(), NodeState::Closed, "{cause:?}");
+        assert_eq!(steps.said(), [(cause, Deed::Close)]);
+        steps.run(300 * S);
+        assert_eq!(steps.state(), NodeState::Closed);
+        assert_eq!(steps.actions().reason, cause);
+        assert_eq!(steps.events.len(), 1, "{:?}", steps.events);
+    }
+}
+
+#[test]
+fn it_opens_again_only_after_slack_for_the_whole_dwell_time() {
+    let mut steps = Steps::open();
+    steps.verdicts[0].slack = -0.5;
+    steps.step();
+    // Not at the limit: there must be some slack, without interruption.
+    steps.verdicts[0].slack = 0.1;
+    steps.run(10 * S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    steps.verdicts[0].slack = 0.5;
+    steps.run(S);
+    steps.self_check = false;
+    steps.step();
+    steps.self_check = true;
+    assert_eq!(steps.until_left(10 * S), 2 * S + TICK);
+    assert_eq!(steps.state(), NodeState::Open);
+}
+
+#[test]
+fn without_jobs_evidence_closes_and_freezes_nothing() {
+    let mut steps = Steps::open();
+    steps.jobs = Some(0);
+    steps.level(Level::Weak);
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Open, "weak evidence is for precautions only");
+    steps.level(Level::Strong);
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    assert_eq!(steps.said(), [(Cause::BreachWithoutBatch, Deed::Close)]);
+    // Not knowing how many jobs there are is no reason to leave them alone.
+    steps.jobs = None;
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+}

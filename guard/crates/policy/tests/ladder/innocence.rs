@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::steps::{Steps, S, TICK};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Level};
+
+#[test]
+fn a_freeze_that_does_not_help_ends_and_the_same_evidence_does_not_freeze_again_for_a_while() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.step();
+    assert_eq!(steps.until_left(20 * S), 10 * S);
+    assert_eq!(steps.said()[1], (Cause::BatchInnocent, Deed::Thaw));
+    steps.run(59 * S);
+    assert_eq!(steps.state(), NodeState::Closed, "no new jobs, but those there run");
+    assert_eq!(steps.actions().reason, Cause::BreachWithoutBatch);
+    // Then it is tried again, and the next time later.
+    steps.run(2 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.until_left(20 * S);
+    steps.run(119 * S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    steps.run(2 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
+}
+
+#[test]
+fn other_evidence_freezes_all_the_same() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.step();
+    steps.until_left(20 * S);
+    steps.run(S);
+    steps.verdicts[1].level = Level::Strong;
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert_eq!(steps.events.last().unwrap().objective, Some(1));
+    // What is known to have nothing to do with batch does not keep it frozen.
+    steps.verdicts[1].level = Level::Calm;
+    steps.run(2 * S + TICK);
+    assert_eq!(steps.state(), NodeState::Closed);
+    assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
+}
+
+#[test]
+fn evidence_after_a_calm_time_is_judged_afresh() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.step();
+    steps.until_left(20 * S);
+    steps.level(Level::Calm);
+    steps.run(9 * S);
+    steps.level(Level::Strong);
+    steps.step();
+    assert_ne!(steps.state(), NodeState::Frozen, "not yet calm for the flap time");
+    steps.level(Level::Calm);
+    steps.run(10 * S + TICK);
+    steps.level(Level::Strong);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+}
+
+#[test]
+fn a_freeze_that_helped_for_a_moment_is_given_the_time_from_then_on() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.run(9 * S);
+    steps.level(Level::Calm);
+    steps.run(S);
+    steps.level(Level::Strong);
+    assert_eq!(steps.until_left(20 * S), 10 * S);
+    assert_eq!(steps.said()[1], (Cause::BatchInnocent, Deed::Thaw));
+}

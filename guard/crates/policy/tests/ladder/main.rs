@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ladder, walked forward in time. `steps` gives it verdicts; `model` a disk with a hog on it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects by failing loudly")]
+
+mod closed;
+mod frozen;
+mod innocence;
+mod model;
+mod precaution;
+mod properties;
+mod steps;
+mod stuck;

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A disk, storage clients, a batch hog, and the whole policy between them: evaluator and ladder as they run on the node.
+
+use intf::segment::layout::{bucket_of, Class, Kind, Op, SeriesId};
+use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
+use intf::state::NodeState;
+use policy::detector::trial::{objective, Random};
+use policy::{Actions, Cause, Evaluator, Event, Inputs, Ladder, Signal};
+
+use crate::steps::{config, MS, S, TICK};
+
+/// One disk with storage reads of 8 ms; a hog that runs makes them slower.
+pub struct Model {
+    pub evaluator: Evaluator,
+    pub ladder: Ladder,
+    pub now: u64,
+    random: Random,
+    next: u64,
+    requests: Vec<(u64, u64)>,
+    /// Storage requests per second.
+    pub rate: f64,
+    /// By how much storage is slower while batch runs.
+    pub hog: f64,
+    /// By how much it is slower whatever batch does.
+    pub own: f64,
+    /// Nothing completes before then.
+    pub dead_until: u64,
+    /// The storage daemon gives a signal.
+    pub signal: bool,
+    /// What the freezer does.
+    pub frozen: bool,
+    /// Batch's share of the disk when it runs.
+    pub share: f32,
+    pub events: Vec<Event>,
+    pub frozen_ns: u64,
+}
+
+fn read() -> SeriesId {
+    SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }
+}
+
+impl Model {
+    pub fn new(seed: u64) -> Model {
+        let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 20 * MS)]);
+        evaluator.restart(&[Filesystem {
+            path: "/data/01".into(),
+            major: 8,
+            minor: 16,
+            open_readers: 0,
+            open_writers: 0,
+            overloaded: false,
+        }]);
+        Model {
+            evaluator,
+            ladder: Ladder::new(config(), S),
+            now: S,
+            random: Random::new(seed),
+            next: S,
+            requests: Vec::new(),
+            rate: 300.0,
+            hog: 1.0,
+            own: 1.0,
+            dead_until: 0,
+            signal: true,
+            frozen: false,
+            share: 0.0,
+            events: Vec::new(),
+            frozen_ns: 0,
+        }
+    }
+
+    /// Calm for a minute: learned, and open.
+    pub fn learned(seed: u64) -> Model {
+        let mut model = Model::new(seed);
+        model.run(60 * S);
+        assert_eq!(model.ladder.state(), NodeState::Open, "{:?}", model.events);
+        assert!(model.evaluator.verdicts()[0].learned);
+        model.events.clear();
+        model.frozen_ns = 0;
+        model
+    }
+
+    pub fn run(&mut self, time: u64) {
+        for _ in 0..time / TICK {
+            self.tick();
+        }
+    }
+
+    /// Runs until batch is (not) frozen; how long that took. Fails after `limit`.
+    pub fn until_frozen(&mut self, frozen: bool, precaution: bool, limit: u64) -> u64 {
+        let start = self.now;
+        loop {
+            let actions = self.tick();
+            if actions.freeze == frozen && (precaution || !actions.precaution) {
+                return self.now - start;
+            }
+            assert!(self.now - start < limit, "{:?}", self.events);
+        }
+    }
+
+    pub fn tick(&mut self) -> Actions {
+        self.now += TICK;
+        let factor = self.own * if self.frozen { 1.0 } else { self.hog };
+        while self.next <= self.now {
+            let latency = 8.0 * MS as f64 * (0.324 * self.random.normal()).exp() * factor;
+            self.requests.push((self.next, self.next + latency as u64));
+            self.next += (self.random.exponential(1.0 / self.rate) * S as f64) as u64 + 1;
+        }
+        let (now, dead_until) = (self.now, self.dead_until);
+        self.requests.iter_mut().filter(|r| r.1 <= dead_until).for_each(|r| r.1 = dead_until + r.1 % (8 * MS));
+        self.evaluator.begin(now);
+        if self.signal {
+            self.report();
+        }
+        self.requests.retain(|r| r.1 > now);
+        let signal = if self.signal { Signal::Heard { heartbeat_age_ns: 0 } } else { Signal::Missing };
+        self.evaluator.finish(now, signal, self.ladder.acting());
+        let share = [if self.frozen { 0.0 } else { self.share }];
+        let inputs = Inputs {
+            verdicts: self.evaluator.verdicts(),
+            filesystems: self.evaluator.filesystems(),
+            batch_share: &share,
+            jobs: Some(4),
+            self_check: true,
+            drained: false,
+        };
+        let actions = self.ladder.step(&inputs, now);
+        self.frozen = actions.freeze;
+        self.frozen_ns += u64::from(self.frozen) * TICK;
+        self.events.extend(actions.events.iter());
+        actions
+    }
+
+    fn report(&mut self) {
+        let mut buckets = [0; BUCKETS];
+        let mut operations = 0;
+        for (start, end) in self.requests.iter().filter(|r| r.1 <= self.now) {
+            operations += 1;
+            buckets[bucket_of(end - start).unwrap()] += 1;
+        }
+        let delta = SeriesDelta {
+            series: read(),
+            operations,
+            bytes: 0,
+            sum_ns: 0,
+            errors: 0,
+            max_ns: 0,
+            under: 0,
+            over: 0,
+            buckets: &buckets,
+        };
+        self.evaluator.series(&delta);
+        for (start, _) in self.requests.iter().filter(|r| r.1 > self.now) {
+            let age_ns = self.now - start;
+            self.evaluator.in_flight(&InFlight { series: read(), age_ns, tid: 1, bytes: 0, client: None });
+        }
+    }
+
+    pub fn said(&self, cause: Cause) -> usize {
+        self.events.iter().filter(|e| e.cause == cause).count()
+    }
+}
+
+#[test]
+fn a_hog_is_frozen_in_time_and_thawed_when_it_is_gone() {
+    for seed in 0..20 {
+        let mut model = Model::learned(seed);
+        (model.hog, model.share) = (5.0, 0.8);
+        let delay = model.until_frozen(true, true, S);
+        assert!(delay <= 120 * MS, "seed {seed}: precaution after {} ms", delay / MS);
+        let delay = delay + model.until_frozen(true, false, S);
+        assert!(delay <= 300 * MS, "seed {seed}: freeze after {} ms", delay / MS);
+        model.hog = 1.0;
+        let delay = model.until_frozen(false, false, 20 * S);
+        assert!((S..=4 * S).contains(&delay), "seed {seed}: thaw after {} ms", delay / MS);
+        model.run(20 * S);
+        assert_eq!(model.ladder.state(), NodeState::Open, "{:?}", model.events);
+    }
+}
+
+#[test]
+fn a_hog_that_goes_on_is_held_for_longer_and_longer() {
+    let mut model = Model::learned(1);
+    (model.hog, model.share) = (5.0, 0.8);
+    model.run(300 * S);
+    let share = model.frozen_ns as f64 / (300 * S) as f64;
+    assert!(share > 0.9, "frozen for {share}");
+    assert_eq!(model.ladder.counters().hold_ns, 30 * S);
+    // Storage saw it for the time between thaw and freeze only, some ten times.
+    assert!(model.ladder.counters().freezes < 20, "{:?}", model.ladder.counters());
+}
+
+#[test]
+fn what_storage_does_to_itself_is_not_blamed_on_batch_for_long() {
+    let mut model = Model::learned(2);
+    model.own = 4.0;
+    model.run(20 * S);
+    assert_eq!(model.said(Cause::BatchInnocent), 1);
+    model.run(580 * S);
+    let share = model.frozen_ns as f64 / (600 * S) as f64;
+    assert!(share < 0.08, "frozen for {share} of ten minutes");
+}
+
+#[test]
+fn an_hour_of_health_costs_next_to_nothing() {
+    let mut model = Model::learned(3);
+    model.share = 0.5;
+    model.run(3600 * S);
+    assert!(model.frozen_ns <= 36 * 100 * MS, "0.1 %: {} ms", model.frozen_ns / MS);
+    assert_eq!(model.ladder.counters().freezes, 0);
+}
+
+#[test]
+fn a_dead_disk_without_batch_costs_batch_one_precaution_at_most() {
+    let mut model = Model::learned(4);
+    model.dead_until = model.now + 30 * S;
+    model.run(29 * S);
+    assert_eq!(model.said(Cause::StuckWithoutBatch), 1);
+    assert_eq!(model.ladder.counters().freezes, 0, "{:?}", model.events);
+    assert!(model.frozen_ns <= 120 * MS);
+    // All that waited completes at once: bad luck, not evidence.
+    model.run(10 * S);
+    assert_eq!(model.said(Cause::Unstuck), 1);
+    assert_eq!(model.ladder.counters().freezes, 0, "{:?}", model.events);
+    // The promise of the last minute is broken, though: nothing new starts until that is over.
+    assert_eq!(model.said(Cause::SlowBurn), 1);
+}
+
+#[test]
+fn a_disk_that_hangs_under_batch_freezes_it_and_thaws_when_it_moves() {
+    let mut model = Model::learned(5);
+    model.share = 0.5;
+    model.dead_until = model.now + 5 * S;
+    let delay = model.until_frozen(true, false, 2 * S);
+    assert!(delay <= 900 * MS, "{}", delay / MS);
+    model.run(10 * S);
+    assert!(!model.frozen && model.said(Cause::BatchInnocent) == 0, "{:?}", model.events);
+}
+
+#[test]
+fn a_storage_daemon_that_is_gone_closes_the_node_and_freezes_nothing() {
+    let mut model = Model::learned(6);
+    model.signal = false;
+    model.run(S);
+    assert_eq!(model.ladder.state(), NodeState::Open, "a restart takes a moment");
+    model.run(60 * S);
+    assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Closed, 0));
+    model.signal = true;
+    model.requests.clear();
+    model.run(5 * S);
+    assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Open, 0));
+}

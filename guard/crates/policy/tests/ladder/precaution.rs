@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::steps::{Steps, MS, S, TICK};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Level};
+
+#[test]
+fn weak_evidence_freezes_for_the_lease_and_no_longer() {
+    let mut steps = Steps::open();
+    steps.level(Level::Weak);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert!(steps.actions().precaution && steps.actions().admit, "HTCondor need not hear of it");
+    assert_eq!(steps.actions().freeze_until_ns, steps.now + 100 * MS);
+    assert!(steps.ladder.acting(), "what a precaution cuts short is no lesson");
+    assert_eq!(steps.until_left(S), 100 * MS);
+    assert_eq!(steps.state(), NodeState::Open, "back where it came from");
+    // Once for an excursion: the same evidence does not freeze again.
+    steps.run(10 * S);
+    assert_eq!(steps.state(), NodeState::Open);
+    assert_eq!(steps.said(), [(Cause::WeakEvidence, Deed::Freeze), (Cause::PrecautionOver, Deed::Thaw)]);
+    assert!(steps.events.iter().all(|e| e.precaution));
+    steps.level(Level::Calm);
+    steps.step();
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution);
+    let counters = steps.ladder.counters();
+    assert_eq!((counters.precautions, counters.needless, counters.freezes), (2, 1, 0));
+    assert_eq!(counters.needless_ns, 100 * MS);
+}
+
+#[test]
+fn calm_ends_it_early() {
+    let mut steps = Steps::open();
+    steps.level(Level::Weak);
+    steps.run(2 * TICK);
+    steps.level(Level::Calm);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Open);
+    assert_eq!(steps.said()[1], (Cause::Calm, Deed::Thaw));
+}
+
+#[test]
+fn strong_evidence_extends_it() {
+    let mut steps = Steps::open();
+    steps.level(Level::Weak);
+    steps.run(3 * TICK);
+    steps.level(Level::Strong);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert!(!steps.actions().precaution && !steps.actions().admit);
+    steps.run(5 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert_eq!(steps.said(), [(Cause::WeakEvidence, Deed::Freeze), (Cause::StrongEvidence, Deed::Extend)]);
+    let counters = steps.ladder.counters();
+    assert_eq!((counters.precautions, counters.needless, counters.freezes), (1, 0, 1));
+}
+
+#[test]
+fn evidence_that_returns_as_soon_as_batch_runs_is_strong() {
+    for (pause, precaution) in [(900 * MS, false), (1100 * MS, true)] {
+        let mut steps = Steps::open();
+        steps.level(Level::Weak);
+        steps.run(2 * TICK);
+        steps.level(Level::Calm);
+        steps.run(pause);
+        steps.level(Level::Weak);
+        steps.step();
+        assert_eq!((steps.state(), steps.actions().precaution), (NodeState::Frozen, precaution));
+        let cause = if precaution { Cause::WeakEvidence } else { Cause::EvidenceReturned };
+        assert_eq!(steps.said().last(), Some(&(cause, Deed::Freeze)));
+    }
+}
+
+#[test]
+fn in_the_closed_state_it_returns_to_closed() {
+    let mut steps = Steps::new();
+    steps.step();
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().freeze && !steps.actions().admit);
+    steps.until_left(S);
+    assert_eq!(steps.state(), NodeState::Closed);
+}
+
+#[test]
+fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() {
+    let mut steps = Steps::open();
+    let mut frozen = 0;
+    // An excursion every two seconds; the budget of an hour is 3.6 s.
+    for _ in 0..100 {
+        for (level, time) in [(Level::Weak, 200 * MS), (Level::Calm, 1800 * MS)] {
+            steps.level(level);
+            for _ in 0..time / TICK {
+                frozen += u64::from(steps.step().freeze) * TICK;
+            }
+        }
+    }
+    assert!(frozen > 3600 * MS && frozen <= 3700 * MS, "{frozen}");
+    assert!(steps.ladder.counters().weak_suspended);
+    assert_eq!(steps.said().iter().filter(|s| s.0 == Cause::WeakSuspended).count(), 1);
+    // Strong evidence is not.
+    steps.level(Level::Strong);
+    steps.step();
+    assert!(steps.actions().freeze);
+    steps.level(Level::Calm);
+    steps.run(3601 * S);
+    assert!(!steps.ladder.counters().weak_suspended);
+    assert_eq!(steps.said().last(), Some(&(Cause::WeakResumed, Deed::None)));
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must hold whatever happens.
+
+use crate::steps::{config, Steps, S, TICK};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Level, SignalState};
+use proptest::prelude::*;
+
+/// Something that lasts for a number of ticks.
+#[derive(Clone, Debug)]
+struct Spell {
+    ticks: u32,
+    levels: [Level; 2],
+    signals: [SignalState; 2],
+    stuck: [bool; 2],
+    share: f32,
+    batch_in_flight: u32,
+    jobs: Option<u32>,
+    slack: f64,
+    self_check: bool,
+}
+
+fn spell() -> impl Strategy<Value = Spell> {
+    let level = || prop_oneof![3 => Just(Level::Calm), 1 => Just(Level::Weak), 3 => Just(Level::Strong)];
+    let signal =
+        || prop_oneof![8 => Just(SignalState::Fresh), 1 => Just(SignalState::Stale), 1 => Just(SignalState::Missing)];
+    let stuck = || prop::bool::weighted(0.1);
+    let share = prop_oneof![Just(0.0f32), Just(0.5), Just(f32::NAN)];
+    let jobs = prop_oneof![4 => Just(Some(3)), 1 => Just(Some(0)), 1 => Just(None)];
+    let ticks = prop_oneof![3 => 1u32..20, 2 => 20u32..500, 1 => 500u32..8000];
+    (
+        ticks,
+        [level(), level()],
+        [signal(), signal()],
+        [stuck(), stuck()],
+        share,
+        0u32..2,
+        jobs,
+        -1.0f64..1.0,
+        prop::bool::weighted(0.95),
+    )
+        .prop_map(|(ticks, levels, signals, stuck, share, batch_in_flight, jobs, slack, self_check)| Spell {
+            ticks,
+            levels,
+            signals,
+            stuck,
+            share,
+            batch_in_flight,
+            jobs,
+            slack,
+            self_check,
+        })
+}
+
+fn set(steps: &mut Steps, spell: &Spell) {
+    for i in 0..2 {
+        steps.verdicts[i].level = spell.levels[i];
+        steps.verdicts[i].signal = spell.signals[i];
+        steps.verdicts[i].slack = spell.slack;
+        steps.filesystems[i].stuck = spell.stuck[i];
+        steps.filesystems[i].batch_in_flight = spell.batch_in_flight;
+        steps.batch_share[i] = spell.share;
+    }
+    steps.jobs = spell.jobs;
+    steps.self_check = spell.self_check;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens(spells in prop::collection::vec(spell(), 1..40)) {
+        let config = config();
+        let mut steps = Steps::new();
+        let mut frozen_since = None;
+        for spell in &spells {
+            set(&mut steps, spell);
+            for _ in 0..spell.ticks {
+                let before = steps.state();
+                let actions = steps.step().clone();
+                let now = steps.now;
+                // Nothing is frozen for longer than freeze_max.
+                match actions.freeze {
+                    true => {
+                        let since = *frozen_since.get_or_insert(now);
+                        prop_assert!(now - since <= config.freeze_max_ns);
+                        prop_assert!(actions.freeze_until_ns > now);
+                    }
+                    false => frozen_since = None,
+                }
+                // New jobs are let in in the open state, or in a precaution out of it.
+                prop_assert!(!actions.admit || actions.state == NodeState::Open || actions.precaution);
+                for event in actions.events.iter() {
+                    // Absence of a signal never begins a freeze.
+                    let fresh = event.objective.is_none_or(|o| {
+                        spell.signals[usize::from(o)] == SignalState::Fresh || event.cause == Cause::Stuck
+                    });
+                    if event.deed == Deed::Freeze {
+                        prop_assert!(fresh, "{event:?}");
+                        prop_assert!(
+                            matches!(
+                                event.cause,
+                                Cause::WeakEvidence | Cause::EvidenceReturned | Cause::StrongEvidence | Cause::Stuck
+                            ),
+                            "{event:?}"
+                        );
+                        prop_assert!(spell.jobs != Some(0), "nothing to freeze: {event:?}");
+                    }
+                    // A real freeze does not end before its hold time, except by freeze_max.
+                    if event.deed == Deed::Thaw && !event.precaution && event.cause != Cause::FreezeMax {
+                        prop_assert!(event.lasted_ns.unwrap() >= config.hold_ns, "{event:?}");
+                    }
+                    // What is journalled is what happened.
+                    if event.deed != Deed::Quarantine && event.deed != Deed::Release && event.deed != Deed::None {
+                        prop_assert_eq!((event.from, event.to), (before, actions.state));
+                    }
+                }
+            }
+        }
+        // Left alone, every node opens again.
+        let calm = Spell {
+            ticks: 0,
+            levels: [Level::Calm; 2],
+            signals: [SignalState::Fresh; 2],
+            stuck: [false; 2],
+            share: 0.0,
+            batch_in_flight: 0,
+            jobs: None,
+            slack: 1.0,
+            self_check: true,
+        };
+        set(&mut steps, &calm);
+        steps.run(config.hold_max_ns + 10 * S);
+        prop_assert_eq!(steps.state(), NodeState::Open);
+        prop_assert_eq!(steps.actions().quarantined, 0);
+    }
+
+    #[test]
+    fn only_missing_signals_never_freeze(ticks in prop::collection::vec((any::<bool>(), any::<bool>()), 1..500)) {
+        let mut steps = Steps::open();
+        steps.level(Level::Strong);
+        for (first, second) in ticks {
+            steps.verdicts[0].signal = if first { SignalState::Missing } else { SignalState::Stale };
+            steps.verdicts[1].signal = if second { SignalState::Missing } else { SignalState::Fresh };
+            prop_assert!(!steps.step().freeze);
+        }
+    }
+
+    #[test]
+    fn a_breach_that_goes_on_is_not_thawed_into_before_the_hold_time(cycles in 1usize..8) {
+        let mut steps = Steps::open();
+        for _ in 0..cycles {
+            steps.level(Level::Strong);
+            steps.step();
+            let hold = steps.ladder.counters().hold_ns;
+            steps.run(hold - TICK);
+            prop_assert_eq!(steps.state(), NodeState::Frozen);
+            steps.level(Level::Calm);
+            steps.until_left(10 * S);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A ladder with short holds, its inputs, and a clock that the test moves.
+
+use intf::state::NodeState;
+use policy::{
+    Actions, Cause, Config, Deed, Event, FilesystemLoad, Inputs, Ladder, LadderConfig, Level, SignalState, Verdict,
+};
+
+pub const MS: u64 = 1_000_000;
+pub const S: u64 = 1_000 * MS;
+pub const TICK: u64 = 20 * MS;
+
+/// Two objectives, two filesystems.
+pub struct Steps {
+    pub ladder: Ladder,
+    pub now: u64,
+    pub verdicts: [Verdict; 2],
+    pub filesystems: [FilesystemLoad; 2],
+    pub batch_share: [f32; 2],
+    pub jobs: Option<u32>,
+    pub self_check: bool,
+    pub drained: bool,
+    pub events: Vec<Event>,
+    pub last: Option<Actions>,
+}
+
+pub fn config() -> LadderConfig {
+    // Shorter holds than the default: a test walks through many of them.
+    LadderConfig { hold_ns: S, hold_max_ns: 30 * S, ..Config::default().ladder }
+}
+
+impl Steps {
+    /// As after the start of the guard: closed, everything calm.
+    pub fn new() -> Steps {
+        Steps::with(Ladder::new(config(), 1000 * S))
+    }
+
+    pub fn with(ladder: Ladder) -> Steps {
+        let verdict = |objective| Verdict {
+            objective,
+            signal: SignalState::Fresh,
+            slack: 1.0,
+            dwell_ns: 2 * S,
+            ..Verdict::default()
+        };
+        Steps {
+            ladder,
+            now: 1000 * S,
+            verdicts: [verdict(0), verdict(1)],
+            filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
+            batch_share: [0.5; 2],
+            jobs: Some(3),
+            self_check: true,
+            drained: false,
+            events: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Open, with a calm past.
+    pub fn open() -> Steps {
+        let mut steps = Steps::new();
+        steps.run(3 * S);
+        assert_eq!(steps.state(), NodeState::Open);
+        steps.events.clear();
+        steps
+    }
+
+    pub fn step(&mut self) -> &Actions {
+        self.now += TICK;
+        let inputs = Inputs {
+            verdicts: &self.verdicts,
+            filesystems: &self.filesystems,
+            batch_share: &self.batch_share,
+            jobs: self.jobs,
+            self_check: self.self_check,
+            drained: self.drained,
+        };
+        let actions = self.ladder.step(&inputs, self.now);
+        assert_eq!(actions.freeze, actions.state == NodeState::Frozen);
+        assert_eq!(actions.events.dropped, 0);
+        self.events.extend(actions.events.iter());
+        self.last.insert(actions)
+    }
+
+    /// Steps for so long.
+    pub fn run(&mut self, time: u64) {
+        for _ in 0..time / TICK {
+            self.step();
+        }
+    }
+
+    /// Steps until the state is another one; how long that took. Fails after `limit`.
+    pub fn until_left(&mut self, limit: u64) -> u64 {
+        let (from, start) = (self.state(), self.now);
+        while self.state() == from {
+            assert!(self.now - start <= limit, "still {from} after {limit} ns");
+            self.step();
+        }
+        self.now - start
+    }
+
+    pub fn level(&mut self, level: Level) {
+        self.verdicts[0].level = level;
+    }
+
+    pub fn state(&self) -> NodeState {
+        self.ladder.state()
+    }
+
+    pub fn actions(&self) -> &Actions {
+        self.last.as_ref().unwrap()
+    }
+
+    /// Causes and deeds of the events so far.
+    pub fn said(&self) -> Vec<(Cause, Deed)> {
+        self.events.iter().map(|e| (e.cause, e.deed)).collect()
+    }
+}

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual site: builds disk-server images, boots nodes under QEMU, drives them.
+
+What tests and benchmarks use:
+
+    from beerlab import Machine, NodeSpec, DiskSpec, Site, LabError, ready_node, client_root
+"""
+
+from .errors import LabError
+from .machine import Machine
+from .ready import ready_node
+from .result import Result
+from .roots import build_root, client_root
+from .site import Site
+from .spec import DiskSpec, NodeSpec
+
+__all__ = [
+    "DiskSpec",
+    "LabError",
+    "Machine",
+    "NodeSpec",
+    "Result",
+    "Site",
+    "build_root",
+    "client_root",
+    "ready_node",
+]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node as data: cores, memory, disks and the layout of its scratch space."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from .errors import LabError
+
+Layout = Literal["scratch-apart", "scratch-on-data"]
+Kind = Literal["data", "scratch", "swap"]
+LAYOUTS: tuple[Layout, ...] = ("scratch-apart", "scratch-on-data")
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+# One HDD gives 250 IOPS and 190 MB/s. An emulated CPU is some 18 times slower than the host's, so a node could not
+# saturate such a disk and still serve requests: the disk is scaled down with the CPU.
+DATA_IOPS = 120
+DATA_BYTES_PER_SECOND = 60_000_000
+
+
+def size(text: str) -> int:
+    """Bytes of a quantity with unit: "4GiB"."""
+    match = re.fullmatch(r"(\d+)(KiB|MiB|GiB|TiB)", text)
+    if not match:
+        raise LabError(f"{text!r} is not a size: a number with KiB, MiB, GiB or TiB is")
+    return int(match[1]) * UNITS[match[2]]
+
+
+@dataclass(frozen=True)
+class DiskSpec:
+    """One disk; limits of None mean as fast as the host gives it."""
+
+    label: str
+    kind: Kind
+    size: str
+    iops: int | None = None
+    bytes_per_second: int | None = None
+    mount: str | None = None
+
+    def __post_init__(self) -> None:
+        size(self.size)
+        if not re.fullmatch(r"beer-[a-z0-9]{1,11}", self.label):
+            raise LabError(f"disk label {self.label!r}: beer-<name>, at most 16 characters (ext4), is allowed")
+
+
+def data_disk(number: int, iops: int | None = DATA_IOPS, rate: int | None = DATA_BYTES_PER_SECOND) -> DiskSpec:
+    return DiskSpec(f"beer-data{number}", "data", "24GiB", iops, rate, f"/data/{number:02}")
+
+
+SCRATCH = "/var/lib/beer/scratch"
+# On the data disk, beside what is exported: XRootD's authdb knows only store/ and jobs/.
+SCRATCH_ON_DATA = "/data/01/scratch"
+
+
+def default_disks(layout: Layout) -> tuple[DiskSpec, ...]:
+    """Two data disks; apart: scratch and swap on disks of their own."""
+    disks = (data_disk(1), data_disk(2))
+    if layout == "scratch-apart":
+        disks += (DiskSpec("beer-scratch", "scratch", "16GiB", mount=SCRATCH), DiskSpec("beer-swap", "swap", "2GiB"))
+    return disks
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """cores counts all hardware threads: sockets x cores per socket x threads per core.
+
+    Three: one that batch may not use, and two, so that a hostile and an innocent job run side by side.
+    """
+
+    cores: int = 3
+    memory: str = "4GiB"
+    layout: Layout = "scratch-apart"
+    disks: tuple[DiskSpec, ...] = field(default=())
+    sockets: int = 1
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise LabError(f"layout {self.layout!r}: allowed are {', '.join(LAYOUTS)}")
+        if self.cores < 1 or self.cores % (self.sockets * self.threads):
+            raise LabError(f"cores={self.cores} is no multiple of sockets={self.sockets} x threads={self.threads}")
+        size(self.memory)
+        object.__setattr__(self, "disks", tuple(self.disks) or default_disks(self.layout))
+        labels = [disk.label for disk in self.disks]
+        if len(set(labels)) != len(labels):
+            raise LabError(f"disk labels are not unique: {', '.join(labels)}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> NodeSpec:
+        return cls(**{**raw, "disks": tuple(DiskSpec(**disk) for disk in raw["disks"])})
+
+    def fstab(self) -> str:
+        """What a site would have in /etc/fstab for these disks."""
+        lines = []
+        for disk in self.disks:
+            if disk.kind == "swap":
+                lines.append(f"LABEL={disk.label} none swap sw 0 0")
+            else:
+                lines.append(f"LABEL={disk.label} {disk.mount} ext4 noatime 0 2")
+        if self.layout == "scratch-on-data":
+            lines.append(f"{SCRATCH_ON_DATA} {SCRATCH} none bind 0 0")
+            lines.append(f"{SCRATCH_ON_DATA}/swap none swap sw 0 0")
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The QEMU process of a node: its disks, its ports, its life."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from . import accel, qemu
+from .disks import clone, copy_on_write, images
+from .errors import LabError
+from .image import Image
+from .process import environment, tail
+from .progress import say
+from .spec import NodeSpec
+from .state import State, all_states, load, run_folder, started_at
+from .store import digest, locked
+
+PR_SET_PDEATHSIG = 1
+# What the console shows when a boot is lost; waiting for the deadline would only cost time.
+LOST = ("Kernel panic", "You are in emergency mode", "ALERT!  LABEL=")
+
+
+def create(
+    name: str, number: int, spec: NodeSpec, image: Image, *, place: str, network: str, template: Path | None = None
+) -> State:
+    """A node with fresh disks: overlays on the images, or copies of a template's overlays with their snapshots."""
+    with locked(f"run-{digest(str(run_folder() / place))}"):
+        old = load(place)
+        if old is not None:
+            if old.running():
+                raise LabError(f"{place} is up already (pid {old.pid}): python3 -m beerlab down ends it")
+            if old.owned_by_another():
+                raise LabError(f"{place} is in use by process {old.owner}")
+            old.discard()
+        state = State(
+            place=place,
+            name=name,
+            number=number,
+            spec=spec.as_dict(),
+            image=str(image.folder),
+            accelerator=accel.accelerator(image.kernel),
+            ports=free_ports(qemu.FORWARDED),
+            # Socket paths may have 107 bytes: a checkout's own path can be longer.
+            sockets=tempfile.mkdtemp(prefix="beerlab-"),
+            site_network=network,
+        )
+        state.claim()
+        state.folder.mkdir(parents=True, exist_ok=True)
+        state.save()
+    if template is not None:
+        for path in template.glob("*.qcow2"):
+            clone(path, state.folder / path.name)
+    else:
+        copy_on_write(image.disk, "raw", state.folder / "root.qcow2")
+        for label, path in images(spec).items():
+            copy_on_write(path, "raw", state.folder / f"{label}.qcow2")
+    return state
+
+
+def launch(state: State, spec: NodeSpec, image: Image, snapshot: str | None, detached: bool) -> None:
+    """Starts QEMU; it dies with its parent unless detached."""
+    (state.folder / "console.log").unlink(missing_ok=True)
+    Path(state.sockets).mkdir(mode=0o700, exist_ok=True)
+    boot = qemu.Boot(
+        name=state.name,
+        number=state.number,
+        spec=spec,
+        accelerator=state.accelerator,
+        kernel=image.kernel,
+        initrd=image.initrd,
+        disks=_disk_files(state, spec),
+        ports=state.ports,
+        monitor=Path(state.sockets) / "qmp",
+        console=state.folder / "console.log",
+        site_network=state.site_network,
+        snapshot=snapshot,
+    )
+    libc = ctypes.CDLL(None)
+    with (state.folder / "qemu.log").open("wb") as log:
+        process = subprocess.Popen(
+            qemu.command(boot),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment(),
+            start_new_session=True,
+            preexec_fn=None if detached else lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+    # Whether it ended is read from /proc, the same way for a child and for another process's QEMU.
+    process.returncode = 0
+    state.pid, state.started, state.detached = process.pid, started_at(process.pid), detached
+    state.save()
+
+
+def _disk_files(state: State, spec: NodeSpec) -> Mapping[str, Path]:
+    labels = ["root", *(disk.label for disk in spec.disks)]
+    return {label: state.folder / f"{label}.qcow2" for label in labels}
+
+
+def free_ports(guest_ports: tuple[int, ...]) -> dict[int, int]:
+    """A free port of 127.0.0.1 for each; all are held at once, so that they differ."""
+    held = []
+    try:
+        for _ in guest_ports:
+            one = socket.socket()
+            held.append(one)
+            one.bind(("127.0.0.1", 0))
+        return {port: one.getsockname()[1] for port, one in zip(guest_ports, held, strict=True)}
+    finally:
+        for one in held:
+            one.close()
+
+
+def fail_when_stuck(state: State) -> None:
+    """Raises when QEMU has ended or the console shows that the boot is lost."""
+    if not state.running():
+        raise LabError(f"{state.name}: QEMU has ended: {last_words(state)}")
+    console = state.folder / "console.log"
+    if console.exists():
+        text = console.read_text(errors="replace")
+        found = next((mark for mark in LOST if mark in text), None)
+        if found:
+            raise LabError(f"{state.name}: {found!r} on the console:\n{tail(console, 25)}")
+
+
+def last_words(state: State) -> str:
+    """The end of what QEMU and the console said."""
+    return "\n".join(filter(None, (tail(state.folder / "qemu.log", 5), tail(state.folder / "console.log", 10))))
+
+
+def down() -> int:
+    """Ends every node of this checkout and removes its disks; returns how many were up."""
+    count = 0
+    for state in all_states():
+        if state.running():
+            count += 1
+            say(f"ending {state.name} (pid {state.pid})")
+        state.discard()
+    return count

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The small pieces: packages' dependencies, root scripts, host settings, states, services."""
+
+import os
+import subprocess
+
+import pytest
+from beerlab import accel, disks, hostsettings, packages, services, state, vm
+from beerlab.errors import LabError
+from beerlab.root import Root
+
+INDEX = """\
+Package: beer-a
+Version: 0.1.0
+Depends: beer-b (= 0.1.0), libc6, xbeer-no
+
+Package: beer-b
+Depends: libc6, beer-c
+
+Package: beer-e
+"""
+
+
+def test_dependencies_on_our_own_packages():
+    assert packages.our_dependencies(INDEX) == {"beer-a": {"beer-b"}, "beer-b": {"beer-c"}, "beer-e": set()}
+
+
+def test_what_cannot_be_installed_is_left_out_and_said(tmp_path, capsys):
+    (tmp_path / "Packages").write_text(INDEX)
+    assert packages.names(tmp_path) == ["beer-e"]
+    assert "beer-a is left out: it needs beer-b" in capsys.readouterr().err
+
+
+def test_a_misspelt_part_is_refused(monkeypatch):
+    monkeypatch.setenv("BEER_LAB_WITHOUT", "gaurd")
+    with pytest.raises(LabError, match="no part 'gaurd'"):
+        packages.parts()
+
+
+def test_a_shared_root_is_read_only_and_host_settings_always_are(tmp_path):
+    root = Root(tmp_path)
+    script = root.command(["true"], binds={tmp_path: "/mnt"})[-1]
+    assert script.splitlines()[-2] == f"mount -o remount,bind,ro {tmp_path}"
+    for target in hostsettings.files().values():
+        assert f"mount -o remount,bind,ro {tmp_path}{target}" in script.splitlines()
+
+
+def test_a_root_that_is_being_made_gets_nothing_of_the_host(tmp_path):
+    script = Root(tmp_path).command(["true"], writable=True)[-1]
+    assert "/etc/hosts" not in script
+    assert "/etc/resolv.conf" not in script
+
+
+def test_only_what_leads_to_registries_is_passed_on(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://p.test:1")
+    monkeypatch.setenv("CARGO_HTTP_CAINFO", "/x")
+    monkeypatch.setenv("CARGO_TARGET_DIR", "/host/target")
+    monkeypatch.setenv("AWS_SECRET", "no")
+    found = hostsettings.variables()
+    assert found["https_proxy"] == "http://p.test:1"
+    assert found["CARGO_HTTP_CAINFO"] == "/x"
+    assert "CARGO_TARGET_DIR" not in found
+    assert "AWS_SECRET" not in found
+
+
+def test_a_pid_that_another_process_got_is_not_ours(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
+    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport", pid=os.getpid(), started=1)
+    assert not one.running()
+    one.started = state.started_at(os.getpid())
+    assert one.running()
+    one.folder.mkdir()
+    one.save()
+    assert state.load("node1") == one
+    assert state.load("node2") is None
+
+
+def test_free_ports_differ():
+    found = vm.free_ports((22, 1094, 9100))
+    assert len(set(found.values())) == 3
+
+
+def test_old_qemu_is_refused(monkeypatch):
+    monkeypatch.setattr(accel, "run", lambda _: "QEMU emulator version 7.2.15 (Debian)\n")
+    with pytest.raises(LabError, match="QEMU 9 or newer"):
+        accel.qemu_version()
+
+
+def test_without_kvm_nothing_is_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(accel, "KVM", tmp_path / "kvm")
+    assert accel.accelerator(tmp_path / "kernel") == accel.TCG
+
+
+def test_a_kvm_trial_happens_once(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(accel, "KVM", tmp_path)
+    monkeypatch.setattr(accel, "qemu_version", lambda: "QEMU emulator version 10.0")
+    monkeypatch.setattr(accel, "_boots_with_kvm", lambda kernel: tried.append(kernel) or True)
+    assert accel.accelerator(tmp_path) == accel.accelerator(tmp_path) == "kvm"
+    assert len(tried) == 1
+
+
+def test_real_files_are_the_same_every_time_and_differ():
+    assert disks.real_content(1, 1) == disks.real_content(1, 1)
+    assert len({file.sha256 for number in (1, 2) for file in disks.real_files(number)}) == 2 * disks.REAL_FILES
+
+
+def test_instance_units_are_found_by_their_template():
+    assert services.template_of("xrootd@beer.service") == "xrootd@.service"
+    assert services.template_of("condor.service") == "condor.service"
+
+
+def test_a_place_is_taken_while_its_owner_lives(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
+    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport")
+    one.claim()
+    assert not one.owned_by_another()
+    one.owner, one.owner_started = os.getppid(), state.started_at(os.getppid())
+    assert one.owned_by_another()
+    one.owner_started -= 1
+    assert not one.owned_by_another()
+
+
+def test_a_killed_child_leaves_no_zombie(tmp_path, monkeypatch):
+    monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
+    with subprocess.Popen(["sleep", "60"]) as child:
+        child.returncode = 0  # as vm.launch does
+        one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport", pid=child.pid)
+        one.started = state.started_at(child.pid)
+        one.kill()
+        assert one.pid == 0
+        with pytest.raises(ProcessLookupError):
+            os.kill(child.pid, 0)

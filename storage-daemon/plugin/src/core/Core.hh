@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/FilesystemTable.hh"
+#include "core/Heartbeat.hh"
+#include "core/PrefixList.hh"
+#include "core/Recorder.hh"
+
+struct sockaddr;
+
+namespace beer {
+
+struct Settings {
+    std::string instance;
+    std::string segment; // path of the file
+    std::vector<std::string> directories;
+    PrefixList batch;
+};
+
+// What the two halves of the plug-in share. When the segment cannot be made it says so once and the server serves
+// without being measured: every method below then does nothing.
+class Core {
+  public:
+    using Log = std::function<void(const std::string&)>;
+    Core(Settings settings, const std::vector<Mount>& mounts, const Platform& platform, const Log& log);
+
+    Recorder* recorder() const { return recorder_.get(); }
+    const FilesystemTable& filesystems() const { return filesystems_; }
+
+    // How the OSS half turns a path of a client into one on the node (null = there is none); set before the server
+    // serves. The buffer is for the result, which may also be the path itself.
+    using Translate = std::function<const char*(const char* path, char* buffer, int size)>;
+    void SetTranslation(Translate translate) { translate_ = std::move(translate); }
+    // Record of the filesystem that a client's path is on.
+    uint32_t FilesystemOf(const char* path) const noexcept;
+    // The same for an open file.
+    uint32_t FilesystemOfOpen(const char* path, int fd) const noexcept;
+
+    // The class of a client by its address. Null: it has none (a local socket), which is storage.
+    Origin OriginOf(const sockaddr* address) const noexcept;
+
+    // For whom this thread works. Without an SFS half nobody says so, and everything counts as storage.
+    Origin CurrentOrigin() const noexcept;
+    void AttachSfsHalf() { sfs_half_ = true; }
+
+  private:
+    template <typename Find>
+    uint32_t OnNode(const char* path, Find find) const noexcept;
+
+    const Settings settings_;
+    const FilesystemTable filesystems_;
+    Translate translate_;
+    std::atomic<bool> sfs_half_{false};
+    std::unique_ptr<Segment> segment_;
+    std::unique_ptr<Recorder> recorder_;
+    std::unique_ptr<Heartbeat> heartbeat_; // last: it uses the segment
+};
+
+} // namespace beer

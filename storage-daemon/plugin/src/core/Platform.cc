@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/Platform.hh"
+
+#include <ctime>
+#include <unistd.h>
+
+namespace beer {
+namespace {
+
+uint64_t Now(clockid_t clock) {
+    timespec now{};
+    clock_gettime(clock, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+class Linux final : public Platform {
+  public:
+    uint64_t MonotonicNs() const override { return Now(CLOCK_MONOTONIC); }
+    uint64_t RealtimeNs() const override { return Now(CLOCK_REALTIME); }
+    uint32_t ProcessId() const override { return static_cast<uint32_t>(getpid()); }
+    uint32_t ThreadId() const override { return static_cast<uint32_t>(gettid()); }
+};
+
+} // namespace
+
+const Platform& RealPlatform() {
+    static const Linux platform;
+    return platform;
+}
+
+} // namespace beer

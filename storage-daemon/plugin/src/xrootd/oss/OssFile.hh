@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "XrdOss/XrdOssWrapper.hh"
+#include "core/Core.hh"
+
+namespace beer {
+
+// Measures one open file. XRootD shares it among all clients that have the path open, so it knows nothing of them:
+// Core::CurrentOrigin() says for whom each call is.
+class OssFile final : public XrdOssWrapDF {
+  public:
+    OssFile(XrdOssDF& lower, Core& core) : XrdOssWrapDF(lower), core_(core) { dfType = lower.DFType(); }
+    ~OssFile() override { delete &wrapDF; } // XrdOssWrapDF does not own what it wraps
+
+    int Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) override;
+    int Close(long long* size) override;
+
+    ssize_t Read(void* buffer, off_t offset, size_t size) override;
+    ssize_t ReadRaw(void* buffer, off_t offset, size_t size) override;
+    ssize_t ReadV(XrdOucIOVec* pieces, int count) override;
+    ssize_t pgRead(void* buffer, off_t offset, size_t size, uint32_t* checksums, uint64_t options) override;
+    ssize_t Write(const void* buffer, off_t offset, size_t size) override;
+    ssize_t WriteV(XrdOucIOVec* pieces, int count) override;
+    ssize_t pgWrite(void* buffer, off_t offset, size_t size, uint32_t* checksums, uint64_t options) override;
+    int Fsync() override;
+    int Ftruncate(unsigned long long size) override;
+    int Fchmod(mode_t mode) override;
+
+    // Asynchronous requests are executed on the spot: a call that returns before the disk has answered has no latency.
+    int Read(XrdSfsAio* request) override;
+    int pgRead(XrdSfsAio* request, uint64_t options) override;
+    int Write(XrdSfsAio* request) override;
+    int pgWrite(XrdSfsAio* request, uint64_t options) override;
+    int Fsync(XrdSfsAio* request) override;
+
+    // A prefetch hint; not a request that a client waits for.
+    ssize_t Read(off_t offset, size_t size) override { return wrapDF.Read(offset, size); }
+
+    // With a descriptor XRootD would use sendfile, with an address it would read the mapping: both unseen by us.
+    int getFD() override { return -1; }
+    off_t getMmap(void** address) override {
+        *address = nullptr;
+        return 0;
+    }
+
+  private:
+    OperationTimer Timer(Event event, size_t bytes = 0) {
+        return OperationTimer(core_.recorder(), filesystem_, event, core_.CurrentOrigin(), bytes);
+    }
+    void AfterOpen(const char* path) noexcept;
+
+    Core& core_;
+    uint32_t filesystem_ = kNoFilesystem;
+    bool writable_ = false;
+};
+
+} // namespace beer

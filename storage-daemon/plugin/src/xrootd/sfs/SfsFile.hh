@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "XrdSfs/XrdSfsInterface.hh"
+#include "core/Core.hh"
+
+namespace beer {
+
+// One stream of one client: the place where the client of a data request is known.
+class SfsFile final : public XrdSfsFile {
+  public:
+    SfsFile(XrdSfsFile& next, Core& core) : XrdSfsFile(next), next_(next), core_(core) {}
+    ~SfsFile() override;
+
+    int open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
+             const char* opaque) override;
+    int checkpoint(cpAct action, struct iov* range, int count) override;
+    int close() override;
+    int fctl(int command, const char* arguments, XrdOucErrInfo& error) override;
+    int fctl(int command, int size, const char* arguments, const XrdSecEntity* client) override;
+    const char* FName() override;
+    int getMmap(void** address, off_t& size) override;
+    XrdSfsXferSize pgRead(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size, uint32_t* checksums,
+                          uint64_t options) override;
+    int pgRead(XrdSfsAio* request, uint64_t options) override;
+    XrdSfsXferSize pgWrite(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size, uint32_t* checksums,
+                           uint64_t options) override;
+    int pgWrite(XrdSfsAio* request, uint64_t options) override;
+    XrdSfsXferSize read(XrdSfsFileOffset offset, XrdSfsXferSize size) override;
+    XrdSfsXferSize read(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size) override;
+    int read(XrdSfsAio* request) override;
+    XrdSfsXferSize readv(XrdOucIOVec* pieces, int count) override;
+    int SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) override;
+    XrdSfsXferSize write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) override;
+    int write(XrdSfsAio* request) override;
+    XrdSfsXferSize writev(XrdOucIOVec* pieces, int count) override;
+    int stat(struct stat* to) override;
+    int sync() override;
+    int sync(XrdSfsAio* request) override;
+    int truncate(XrdSfsFileOffset size) override;
+    int getCXinfo(char type[4], int& size) override;
+    void setXio(XrdSfsXio* exchange) override;
+
+  private:
+    void CountOpen(const char* path, XrdSfsFileOpenMode mode);
+    void CountClosed();
+
+    XrdSfsFile& next_;
+    Core& core_;
+    Origin origin_;
+    uint32_t counted_on_ = kNoFilesystem; // while it is one of the open streams of this filesystem
+    bool writer_ = false;
+};
+
+} // namespace beer

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include "FakePlatform.hh"
+#include "XrdOss/XrdOss.hh"
+#include "XrdSfs/XrdSfsAio.hh"
+
+namespace beer {
+
+// A lower storage layer that writes down what it was asked and takes its time on the fake clock.
+struct FakeDisk {
+    FakePlatform& platform;
+    std::vector<std::string> calls;
+    ssize_t result = 0;
+    uint64_t takes_ns = 1000000;
+    int fd = -1;
+
+    ssize_t Called(const std::string& name) {
+        calls.push_back(name);
+        platform.now_ns += takes_ns;
+        return result;
+    }
+    int CalledInt(const std::string& name) { return static_cast<int>(Called(name)); }
+};
+
+class FakeOssFile final : public XrdOssDF {
+  public:
+    explicit FakeOssFile(FakeDisk& disk) : XrdOssDF("fake", DF_isFile), disk_(disk) {}
+    ~FakeOssFile() override { disk_.calls.push_back("delete"); }
+    int Opendir(const char*, XrdOucEnv&) override { return disk_.CalledInt("opendir"); }
+    int Readdir(char*, int) override { return disk_.CalledInt("readdir"); }
+    int Open(const char*, int, mode_t, XrdOucEnv&) override { return disk_.CalledInt("open"); }
+    int Close(long long*) override { return disk_.CalledInt("close"); }
+    ssize_t Read(void*, off_t, size_t) override { return disk_.Called("read"); }
+    ssize_t Read(off_t, size_t) override { return disk_.Called("preread"); }
+    int Read(XrdSfsAio*) override { return disk_.CalledInt("aio read"); }
+    ssize_t ReadRaw(void*, off_t, size_t) override { return disk_.Called("readraw"); }
+    ssize_t ReadV(XrdOucIOVec*, int) override { return disk_.Called("readv"); }
+    ssize_t pgRead(void*, off_t, size_t, uint32_t*, uint64_t) override { return disk_.Called("pgread"); }
+    int pgRead(XrdSfsAio*, uint64_t) override { return disk_.CalledInt("aio pgread"); }
+    ssize_t Write(const void*, off_t, size_t) override { return disk_.Called("write"); }
+    int Write(XrdSfsAio*) override { return disk_.CalledInt("aio write"); }
+    ssize_t WriteV(XrdOucIOVec*, int) override { return disk_.Called("writev"); }
+    ssize_t pgWrite(void*, off_t, size_t, uint32_t*, uint64_t) override { return disk_.Called("pgwrite"); }
+    int pgWrite(XrdSfsAio*, uint64_t) override { return disk_.CalledInt("aio pgwrite"); }
+    int Fsync() override { return disk_.CalledInt("fsync"); }
+    int Fsync(XrdSfsAio*) override { return disk_.CalledInt("aio fsync"); }
+    int Ftruncate(unsigned long long) override { return disk_.CalledInt("ftruncate"); }
+    int Fchmod(mode_t) override { return disk_.CalledInt("fchmod"); }
+    int getFD() override { return disk_.fd; }
+    off_t getMmap(void** address) override {
+        *address = this;
+        return 4096;
+    }
+
+  private:
+    FakeDisk& disk_;
+};
+
+class FakeOss final : public XrdOss {
+  public:
+    explicit FakeOss(FakeDisk& disk) : disk_(disk) {}
+    XrdOssDF* newDir(const char*) override { return new FakeOssFile(disk_); }
+    XrdOssDF* newFile(const char*) override { return new FakeOssFile(disk_); }
+    uint64_t Features() override { return XRDOSS_HASPGRW; }
+    int Init(XrdSysLogger*, const char*) override { return 0; }
+    int Chmod(const char*, mode_t, XrdOucEnv*) override { return disk_.CalledInt("chmod"); }
+    int Create(const char*, const char*, mode_t, XrdOucEnv&, int) override { return disk_.CalledInt("create"); }
+    int Mkdir(const char*, mode_t, int, XrdOucEnv*) override { return disk_.CalledInt("mkdir"); }
+    int Remdir(const char*, int, XrdOucEnv*) override { return disk_.CalledInt("remdir"); }
+    int Rename(const char*, const char*, XrdOucEnv*, XrdOucEnv*) override { return disk_.CalledInt("rename"); }
+    int Stat(const char*, struct stat*, int, XrdOucEnv*) override { return disk_.CalledInt("stat"); }
+    int Truncate(const char*, unsigned long long, XrdOucEnv*) override { return disk_.CalledInt("truncate"); }
+    int Unlink(const char*, int, XrdOucEnv*) override { return disk_.CalledInt("unlink"); }
+
+  private:
+    FakeDisk& disk_;
+};
+
+struct FakeAio final : XrdSfsAio {
+    void doneRead() override { ++reads; }
+    void doneWrite() override { ++writes; }
+    void Recycle() override {}
+    int reads = 0, writes = 0;
+};
+
+} // namespace beer

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "XrdSfs/XrdSfsInterface.hh"
+#include "core/Context.hh"
+
+namespace beer {
+
+// A next layer that writes down each call and for whom it was.
+struct FakeSfsLog {
+    std::vector<std::string> calls;
+    int result = SFS_OK;
+
+    int Called(const std::string& name) {
+        static const char* const classes[] = {"storage", "batch", "internal"};
+        const Context* context = Context::Current();
+        const char* whom = context ? classes[static_cast<int>(context->origin.traffic)] : "nobody";
+        calls.push_back(name + (context && context->sequential ? " sequential" : "") + " for " + whom);
+        return result;
+    }
+};
+
+#define BEER_FAKE(name, ...)                                                                                           \
+    int name(__VA_ARGS__) override { return log_.Called(#name); }
+
+class FakeSfsFile final : public XrdSfsFile {
+  public:
+    explicit FakeSfsFile(FakeSfsLog& log) : XrdSfsFile("fake"), log_(log) {}
+    ~FakeSfsFile() override { log_.Called("delete"); }
+    BEER_FAKE(open, const char*, XrdSfsFileOpenMode, mode_t, const XrdSecEntity*, const char*)
+    BEER_FAKE(checkpoint, cpAct, struct iov*, int)
+    int close() override { return log_.Called("close"); }
+    BEER_FAKE(fctl, int, const char*, XrdOucErrInfo&)
+    BEER_FAKE(fctl, int, int, const char*, const XrdSecEntity*)
+    const char* FName() override { return "name"; }
+    int getMmap(void** address, off_t& size) override {
+        *address = this;
+        size = 4096;
+        return SFS_OK;
+    }
+    BEER_FAKE(pgRead, XrdSfsFileOffset, char*, XrdSfsXferSize, uint32_t*, uint64_t)
+    BEER_FAKE(pgRead, XrdSfsAio*, uint64_t)
+    BEER_FAKE(pgWrite, XrdSfsFileOffset, char*, XrdSfsXferSize, uint32_t*, uint64_t)
+    BEER_FAKE(pgWrite, XrdSfsAio*, uint64_t)
+    BEER_FAKE(read, XrdSfsFileOffset, XrdSfsXferSize)
+    BEER_FAKE(read, XrdSfsFileOffset, char*, XrdSfsXferSize)
+    BEER_FAKE(read, XrdSfsAio*)
+    BEER_FAKE(readv, XrdOucIOVec*, int)
+    BEER_FAKE(SendData, XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize)
+    BEER_FAKE(write, XrdSfsFileOffset, const char*, XrdSfsXferSize)
+    BEER_FAKE(write, XrdSfsAio*)
+    BEER_FAKE(writev, XrdOucIOVec*, int)
+    BEER_FAKE(stat, struct stat*)
+    int sync() override { return log_.Called("sync"); }
+    BEER_FAKE(sync, XrdSfsAio*)
+    BEER_FAKE(truncate, XrdSfsFileOffset)
+    int getCXinfo(char*, int&) override { return log_.Called("getCXinfo"); }
+    void setXio(XrdSfsXio*) override { log_.Called("setXio"); }
+
+  private:
+    FakeSfsLog& log_;
+};
+
+class FakeSfsDirectory final : public XrdSfsDirectory {
+  public:
+    explicit FakeSfsDirectory(FakeSfsLog& log) : XrdSfsDirectory("fake"), log_(log) {}
+    ~FakeSfsDirectory() override { log_.Called("delete"); }
+    BEER_FAKE(open, const char*, const XrdSecEntity*, const char*)
+    const char* nextEntry() override { return log_.Called("nextEntry") == SFS_OK ? "entry" : nullptr; }
+    int close() override { return log_.Called("close"); }
+    const char* FName() override { return "name"; }
+    BEER_FAKE(autoStat, struct stat*)
+
+  private:
+    FakeSfsLog& log_;
+};
+
+class FakeSfs final : public XrdSfsFileSystem {
+  public:
+    explicit FakeSfs(FakeSfsLog& log) : log_(log) { FeatureSet = 0x40; }
+    XrdSfsDirectory* newDir(char*, int) override { return new FakeSfsDirectory(log_); }
+    XrdSfsDirectory* newDir(XrdOucErrInfo&) override { return new FakeSfsDirectory(log_); }
+    XrdSfsFile* newFile(char*, int) override { return new FakeSfsFile(log_); }
+    XrdSfsFile* newFile(XrdOucErrInfo&) override { return new FakeSfsFile(log_); }
+    BEER_FAKE(chksum, csFunc, const char*, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(chmod, const char*, XrdSfsMode, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    void Connect(const XrdSecEntity*) override { log_.Called("Connect"); }
+    void Disc(const XrdSecEntity*) override { log_.Called("Disc"); }
+    void EnvInfo(XrdOucEnv*) override { log_.Called("EnvInfo"); }
+    BEER_FAKE(exists, const char*, XrdSfsFileExistence&, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(FAttr, XrdSfsFACtl*, XrdOucErrInfo&, const XrdSecEntity*)
+    BEER_FAKE(FSctl, int, XrdSfsFSctl&, XrdOucErrInfo&, const XrdSecEntity*)
+    BEER_FAKE(fsctl, int, const char*, XrdOucErrInfo&, const XrdSecEntity*)
+    int getChkPSize() override { return log_.Called("getChkPSize"); }
+    BEER_FAKE(getStats, char*, int)
+    const char* getVersion() override { return "version"; }
+    BEER_FAKE(gpFile, gpfFunc&, XrdSfsGPFile&, XrdOucErrInfo&, const XrdSecEntity*)
+    BEER_FAKE(mkdir, const char*, XrdSfsMode, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(prepare, XrdSfsPrep&, XrdOucErrInfo&, const XrdSecEntity*)
+    BEER_FAKE(rem, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(remdir, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(rename, const char*, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*, const char*)
+    BEER_FAKE(stat, const char*, struct stat*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(stat, const char*, mode_t&, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    BEER_FAKE(truncate, const char*, XrdSfsFileOffset, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+
+  private:
+    FakeSfsLog& log_;
+};
+
+#undef BEER_FAKE
+
+} // namespace beer

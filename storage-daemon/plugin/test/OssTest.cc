@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <functional>
+#include <map>
+
+#include "FakeOss.hh"
+#include "TemporaryFolder.hh"
+#include "VirtualTable.hh"
+#include "XrdOuc/XrdOucEnv.hh"
+#include "XrdOuc/XrdOucIOVec.hh"
+#include "core/Context.hh"
+#include "xrootd/oss/OssDirectory.hh"
+#include "xrootd/oss/OssFile.hh"
+#include "xrootd/oss/OssFilesystem.hh"
+
+namespace beer {
+
+class OssTest : public testing::Test {
+  protected:
+    OssTest() {
+        settings.instance = "beer";
+        settings.segment = folder / "beer.lat";
+        settings.directories = {folder.path};
+        core = std::make_unique<Core>(settings, std::vector<Mount>{}, platform, [](const std::string&) {});
+        core->AttachSfsHalf();
+        filesystem = std::make_unique<OssFilesystem>(lower, *core);
+        const int fd = open(settings.segment.c_str(), O_RDONLY);
+        map.resize(sizeof(Header) + sizeof(FilesystemRecord) + 128 + kSeriesPerFilesystem * sizeof(SeriesRecord));
+        descriptor = fd;
+    }
+    ~OssTest() override { close(descriptor); }
+
+    // Operations of a series, read from the file like the guard does.
+    uint64_t Operations(Event event, Traffic traffic) { return Field(event, traffic, 0); }
+    uint64_t Field(Event event, Traffic traffic, int field) {
+        EXPECT_GT(pread(descriptor, map.data(), map.size(), 0), 0);
+        Header* header = reinterpret_cast<Header*>(map.data());
+        auto* series = reinterpret_cast<SeriesRecord*>(map.data() + header->series_offset) + KindOf(event, traffic);
+        return reinterpret_cast<const Counter64*>(series)[field];
+    }
+    uint64_t InternalErrors() {
+        EXPECT_GT(pread(descriptor, map.data(), map.size(), 0), 0);
+        return reinterpret_cast<Header*>(map.data())->internal_errors;
+    }
+    std::unique_ptr<XrdOssDF> Opened(int flags = O_RDWR) {
+        std::unique_ptr<XrdOssDF> file(filesystem->newFile("test"));
+        EXPECT_EQ(file->Open(path.c_str(), flags, 0644, env), 0);
+        disk.calls.clear();
+        return file;
+    }
+
+    TemporaryFolder folder;
+    FakePlatform platform;
+    FakeDisk disk{platform, {}};
+    FakeOss lower{disk};
+    Settings settings;
+    XrdOucEnv env;
+    std::unique_ptr<Core> core;
+    std::unique_ptr<OssFilesystem> filesystem;
+    const std::string path = folder / "file";
+    std::vector<char> map;
+    int descriptor = -1;
+    XrdOucIOVec pieces[2] = {{0, 10, 0, nullptr}, {100, 20, 0, nullptr}};
+    struct stat found{};
+    char buffer[64];
+};
+
+TEST_F(OssTest, EveryCallReachesTheDiskOnceAndIsCountedWhereItBelongs) {
+    auto file = Opened();
+    std::unique_ptr<XrdOssDF> directory(filesystem->newDir("test"));
+    EXPECT_EQ(directory->Opendir(folder.path.c_str(), env), 0);
+    const struct {
+        const char* name;
+        Event event;
+        std::function<ssize_t()> call;
+    } calls[] = {
+        {"read", Event::read, [&] { return file->Read(buffer, 0, 30); }},
+        {"readraw", Event::read, [&] { return file->ReadRaw(buffer, 0, 30); }},
+        {"readv", Event::read, [&] { return file->ReadV(pieces, 2); }},
+        {"pgread", Event::read, [&] { return file->pgRead(buffer, 0, 30, nullptr, 0); }},
+        {"write", Event::write, [&] { return file->Write(buffer, 0, 30); }},
+        {"writev", Event::write, [&] { return file->WriteV(pieces, 2); }},
+        {"pgwrite", Event::write, [&] { return file->pgWrite(buffer, 0, 30, nullptr, 0); }},
+        {"fsync", Event::sync, [&] { return ssize_t{file->Fsync()}; }},
+        {"ftruncate", Event::meta, [&] { return ssize_t{file->Ftruncate(1)}; }},
+        {"fchmod", Event::meta, [&] { return ssize_t{file->Fchmod(0600)}; }},
+        {"readdir", Event::meta, [&] { return ssize_t{directory->Readdir(buffer, 64)}; }},
+        {"chmod", Event::meta, [&] { return ssize_t{filesystem->Chmod(path.c_str(), 0600, &env)}; }},
+        {"create", Event::open, [&] { return ssize_t{filesystem->Create("t", path.c_str(), 0600, env, 0)}; }},
+        {"mkdir", Event::meta, [&] { return ssize_t{filesystem->Mkdir(path.c_str(), 0700, 0, &env)}; }},
+        {"remdir", Event::meta, [&] { return ssize_t{filesystem->Remdir(path.c_str(), 0, &env)}; }},
+        {"rename", Event::meta, [&] { return ssize_t{filesystem->Rename(path.c_str(), "/x", &env, &env)}; }},
+        {"stat", Event::meta, [&] { return ssize_t{filesystem->Stat(path.c_str(), &found, 0, &env)}; }},
+        {"truncate", Event::meta, [&] { return ssize_t{filesystem->Truncate(path.c_str(), 1, &env)}; }},
+        {"unlink", Event::meta, [&] { return ssize_t{filesystem->Unlink(path.c_str(), XRDOSS_isPFN, &env)}; }},
+    };
+    for (const auto& [name, event, call] : calls) {
+        for (bool broken : {false, true}) {
+            const Context context({Traffic::storage, 0});
+            const uint64_t operations = Operations(event, Traffic::storage), trouble = InternalErrors();
+            const uint64_t bytes = Field(event, Traffic::storage, 1), errors = Field(event, Traffic::storage, 3);
+            disk.calls.clear();
+            disk.result = 30;
+            FakePlatform::broken_here = broken;
+            EXPECT_EQ(call(), 30) << name;
+            FakePlatform::broken_here = false;
+            EXPECT_EQ(disk.calls, std::vector<std::string>{name}) << (broken ? "with a broken clock" : "");
+            EXPECT_EQ(Operations(event, Traffic::storage), operations + !broken) << name;
+            EXPECT_EQ(InternalErrors(), trouble + broken) << name;
+            const bool moves = event == Event::read || event == Event::write;
+            EXPECT_EQ(Field(event, Traffic::storage, 1), bytes + (moves && !broken ? 30 : 0)) << name;
+            disk.result = -EIO;
+            EXPECT_EQ(call(), -EIO) << name;
+            EXPECT_EQ(Field(event, Traffic::storage, 3), errors + 1) << name;
+        }
+    }
+    EXPECT_EQ(Operations(Event::read, Traffic::internal), 0u);
+}
+
+TEST_F(OssTest, TheLatencyIsThatOfTheDisk) {
+    auto file = Opened();
+    const Context context({Traffic::storage, 0});
+    disk.takes_ns = 7000000;
+    file->Read(buffer, 0, 30);
+    EXPECT_EQ(Field(Event::read, Traffic::storage, 2), 7000000u);
+}
+
+TEST_F(OssTest, OneFileServesClientsOfEveryClass) {
+    auto file = Opened();
+    for (const Traffic traffic : {Traffic::storage, Traffic::batch, Traffic::batch}) {
+        const Context context({traffic, 0});
+        file->Read(buffer, 0, 30);
+    }
+    file->Read(buffer, 0, 30);
+    EXPECT_EQ(Operations(Event::read, Traffic::storage), 1u);
+    EXPECT_EQ(Operations(Event::read, Traffic::batch), 2u);
+    EXPECT_EQ(Operations(Event::read, Traffic::internal), 1u);
+}
+
+TEST_F(OssTest, ClosingAFileOpenForWritingIsSync) {
+    const Context context({Traffic::storage, 0});
+    Opened(O_RDONLY)->Close();
+    EXPECT_EQ(Operations(Event::meta, Traffic::storage), 1u);
+    EXPECT_EQ(Operations(Event::sync, Traffic::storage), 0u);
+    Opened(O_WRONLY)->Close();
+    EXPECT_EQ(Operations(Event::sync, Traffic::storage), 1u);
+}
+
+TEST_F(OssTest, TheWaysAroundItAreClosed) {
+    auto file = Opened();
+    disk.fd = 0;
+    EXPECT_EQ(file->getFD(), -1);
+    void* address = this;
+    EXPECT_EQ(file->getMmap(&address), 0);
+    EXPECT_EQ(address, nullptr);
+    EXPECT_EQ(filesystem->Features(), XRDOSS_HASPGRW | XRDOSS_HASNAIO | XRDOSS_HASNOSF);
+    disk.fd = -1;
+}
+
+TEST_F(OssTest, AsynchronousRequestsAreExecutedAndMeasuredAtOnce) {
+    auto file = Opened();
+    const Context context({Traffic::storage, 0});
+    FakeAio request;
+    request.sfsAio.aio_buf = buffer;
+    request.sfsAio.aio_nbytes = 30;
+    disk.result = 30;
+    EXPECT_EQ(file->Read(&request), 0);
+    EXPECT_EQ(file->pgRead(&request, 0), 0);
+    EXPECT_EQ(request.reads, 2);
+    EXPECT_EQ(request.Result, 30);
+    EXPECT_EQ(file->Write(&request), 0);
+    EXPECT_EQ(file->pgWrite(&request, 0), 0);
+    disk.result = -EIO;
+    EXPECT_EQ(file->Fsync(&request), 0);
+    EXPECT_EQ(request.writes, 3);
+    EXPECT_EQ(request.Result, -EIO);
+    EXPECT_EQ(disk.calls, (std::vector<std::string>{"read", "pgread", "write", "pgwrite", "fsync"}));
+    EXPECT_EQ(Operations(Event::read, Traffic::storage), 2u);
+    EXPECT_EQ(Operations(Event::write, Traffic::storage), 2u);
+}
+
+TEST_F(OssTest, FilesOutsideTheMeasuredDirectoriesAreServedUnmeasured) {
+    std::unique_ptr<XrdOssDF> file(filesystem->newFile("test"));
+    EXPECT_EQ(file->Open("/elsewhere", O_RDONLY, 0, env), 0);
+    disk.result = 5;
+    EXPECT_EQ(file->Read(buffer, 0, 30), 5);
+    EXPECT_EQ(Operations(Event::read, Traffic::internal), 0u);
+    EXPECT_EQ(InternalErrors(), 0u);
+}
+
+TEST_F(OssTest, OwnsWhatItWraps) {
+    Opened().reset();
+    EXPECT_EQ(disk.calls, std::vector<std::string>{"delete"});
+}
+
+TEST_F(OssTest, NoVirtualFunctionFallsBackToTheBaseClass) {
+    const std::unique_ptr<XrdOssDF> file(filesystem->newFile("test")), directory(filesystem->newDir("test"));
+    const std::vector<std::vector<std::string>> tables = {VirtualFunctions(*filesystem), VirtualFunctions(*file),
+                                                          VirtualFunctions(*directory)};
+    for (const auto& table : tables) {
+        EXPECT_GT(table.size(), 25u);
+        for (const auto& name : table) {
+            EXPECT_NE(name.rfind("XrdOss::", 0), 0u) << name;
+            EXPECT_NE(name.rfind("XrdOssDF::", 0), 0u) << name;
+        }
+    }
+}
+
+} // namespace beer

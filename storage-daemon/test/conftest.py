@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from relay import Relay
+from server import Server
+
+FILE_BYTES = 20_000_000
+
+
+@pytest.fixture(scope="session")
+def content() -> bytes:
+    return os.urandom(FILE_BYTES)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, content: bytes) -> Iterator[Server]:
+    """A server that is not started yet, with one file of 20 MB in its store."""
+    with tempfile.TemporaryDirectory(prefix="beer-live.") as folder:
+        one = Server(Path(folder))
+        (one.data / "01/store/file").write_bytes(content)
+        shutil.chown(one.data / "01/store/file", "xrootd", "xrootd")
+        yield one
+        one.stop(9)
+        if hasattr(request.node, "failed") and request.node.failed:
+            print(one.log())
+
+
+@pytest.fixture
+def running(server: Server) -> Server:
+    server.start()
+    return server
+
+
+@pytest.fixture
+def batch_port(running: Server) -> Iterator[int]:
+    """A port through which a client comes from a batch address."""
+    with Relay(running.port, "127.0.0.2") as relay:
+        yield relay.port
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    if outcome.get_result().failed:
+        item.failed = True

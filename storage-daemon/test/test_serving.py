@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plug-in never keeps the server from serving, except for a mistake in its configuration."""
+
+from pathlib import Path
+
+import pytest
+from conftest import FILE_BYTES
+from server import Server
+
+FULL_RUN = (
+    "unshare",
+    "--mount",
+    "sh",
+    "-ec",
+    'mount -t tmpfs -o size=64k,mode=0777 tmpfs "$1"; shift; exec "$@"',
+    "sh",
+)
+
+
+def serves(server: Server, content: bytes, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    server.run("xrdcp", server.url("01/store/file"), copy)
+    assert copy.read_bytes() == content
+
+
+def test_a_full_run_leaves_it_serving_without_measuring(server: Server, content: bytes, tmp_path: Path) -> None:
+    server.prefix = (*FULL_RUN, str(server.segment_file.parent))
+    server.start()
+    serves(server, content, tmp_path)
+    warnings = [line for line in server.log().splitlines() if "WITHOUT MEASURING" in line]
+    assert len(warnings) == 1
+    assert "No space left on device" in warnings[0]
+    assert not server.segment_file.exists()
+
+
+def test_without_the_folder_of_the_segment_it_serves(server: Server, content: bytes, tmp_path: Path) -> None:
+    server.segment_file.parent.rmdir()
+    server.start()
+    serves(server, content, tmp_path)
+    assert "SERVING WITHOUT MEASURING: no latency segment: create" in server.log()
+
+
+def test_a_missing_disk_does_not_stop_the_others(server: Server, content: bytes, tmp_path: Path) -> None:
+    server.write_config({"beer.fs": f"beer.fs {server.data}/77 {server.data}/01"})
+    server.start()
+    assert f"not measured: {server.data}/77: No such file" in server.log()
+    with server.counting(read_storage_bytes=FILE_BYTES):
+        serves(server, content, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("beer.bach 10.0.0.0/8", "beer.bach is unknown; there are beer.batch, beer.fs, beer.instance, beer.segment"),
+        ("beer.batch 10.0.0.1/8", "beer.batch '10.0.0.1/8' has bits set behind its prefix length"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_refused_with_its_line(server: Server, line: str, reason: str) -> None:
+    server.write_config(append=line + "\n")
+    process = server.launch()
+    assert process.wait(timeout=30) != 0
+    number = len(server.config.read_text().splitlines())
+    assert f"{server.config}:{number}: {reason}" in server.log()
+    assert not server.segment_file.exists()
+
+
+def test_without_the_sfs_half_it_warns_and_counts_as_storage(server: Server, content: bytes, tmp_path: Path) -> None:
+    server.write_config({"xrootd.fslib": "# none"})
+    server.start()
+    assert "WARNING: no `xrootd.fslib ++ libXrdBeer.so`" in server.log()
+    with server.counting(read_storage_bytes=FILE_BYTES, read_internal_bytes=0):
+        serves(server, content, tmp_path)
+
+
+def test_the_sfs_half_alone_is_refused(server: Server) -> None:
+    server.write_config({"ofs.osslib": "# none"})
+    assert server.launch().wait(timeout=30) != 0
+    assert "the SFS half needs the OSS half" in server.log()
+
+
+def test_xrootd_knows_the_plugin_for_its_own_version(running: Server) -> None:
+    lines = [line for line in running.log().splitlines() if "XrdBeer" in line or "Beer" in line]
+    assert any("Plugin loaded Beer v5.8" in line for line in lines)
+    assert not [line for line in lines if "warning" in line.lower() or "unable" in line.lower()]
+
+
+def test_the_server_stands_alone(running: Server) -> None:
+    assert "cms" not in running.log().lower().replace("cmsd@", "")

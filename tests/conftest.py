@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the end-to-end tests: each test gets a node restored from the snapshot of a configured, idle node.
+
+Markers: `layout("scratch-on-data")` chooses the disks, `full` keeps a test out of `make test`,
+`expects("regex", ...)` names journal lines that this test provokes. On failure everything there is to know is below
+out/failed/<test>. `pytest --sit` keeps the node of a failed test and prints how to log in.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from beerlab import Machine, ready_node
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from support.condor import Condor
+from support.guard import Guard
+from support.storage import Storage
+
+TOP = Path(__file__).resolve().parent.parent
+
+# What must never appear in the journal of a node, whatever the test does.
+DAMAGE = re.compile(
+    r"dumped core|segfault|Oops:|BUG:|general protection|AddressSanitizer|panicked at|blocked for more than",
+    re.IGNORECASE,
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sit", action="store_true", help="keep the node of a failed test until Enter is pressed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "layout(name): disks of the node: scratch-apart (default) or scratch-on-data")
+    config.addinivalue_line("markers", "full: runs in `make e2e-full` only")
+    config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    outcome = yield
+    report = outcome.get_result()
+    setattr(item, f"report_{report.when}", report)
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    marker = request.node.get_closest_marker("layout")
+    machine = ready_node(marker.args[0] if marker else "scratch-apart")
+    name = request.node.name
+    try:
+        machine.execute(f"logger -t beer-test 'start {name}'")
+        yield machine
+        called = getattr(request.node, "report_call", None)
+        if called is not None and called.passed:
+            check_journal(machine, request)
+        else:
+            keep_evidence(machine, request)
+    except BaseException:
+        keep_evidence(machine, request)
+        raise
+    finally:
+        machine.stop()
+
+
+def check_journal(machine: Machine, request: pytest.FixtureRequest) -> None:
+    """A test that passed while something broke in silence has not passed."""
+    marker = request.node.get_closest_marker("expects")
+    allowed = [re.compile(pattern) for pattern in (marker.args if marker else ())]
+    bad = [
+        line
+        for line in machine.journal().splitlines()
+        if DAMAGE.search(line) and not any(pattern.search(line) for pattern in allowed)
+    ]
+    assert not bad, "unexpected lines in the journal of the node:\n" + "\n".join(bad[:20])
+
+
+def keep_evidence(machine: Machine, request: pytest.FixtureRequest) -> None:
+    folder = TOP / "out" / "failed" / request.node.name
+    try:
+        machine.save_logs(folder)
+        print(f"\nlogs of the node: {folder.relative_to(TOP)}")
+    except Exception as error:  # noqa: BLE001, RUF100 (must not hide the failure of the test itself)
+        print(f"\nno logs of the node: {error}")
+    if request.config.getoption("--sit") and sys.stdin.isatty():
+        input(f"log in with: {machine.shell_command()}\nEnter ends the node. ")
+
+
+@pytest.fixture
+def condor(node: Machine) -> Condor:
+    return Condor(node)
+
+
+@pytest.fixture
+def guard(node: Machine) -> Guard:
+    return Guard(node)
+
+
+@pytest.fixture
+def storage(node: Machine, tmp_path: Path) -> Iterator[Storage]:
+    client = Storage(node, tmp_path)
+    yield client
+    client.stop()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong is said in one line that names file and key; the exit code is not 0 and nothing on the node changes."""
+
+from __future__ import annotations
+
+import pytest
+from beerlab import Machine
+from support.guard import JOBS, Guard
+from support.waiting import wait_until
+
+CONFIG = "/etc/beer/guard.toml"
+SEGMENT = "/run/beer/storage/beer.lat"
+VERSION_OFFSET = 8  # docs/formats/latency-segment.md
+
+
+def fingerprint(node: Machine) -> str:
+    """What a guard could change on a node."""
+    return node.execute(
+        f"cat {JOBS}/cgroup.freeze {JOBS}/cpu.max {JOBS}/cpu.weight; ls /run/systemd/system.control 2>/dev/null || true"
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ("s/^tick *=.*/tick = 20/", "loop.tick"),
+        ("s/^tick *=/tock =/", "tock"),
+        ('s/^tick *=.*/tick = "never"/', "loop.tick"),
+        ("s/^\\[ladder\\]/[ladder/", "line"),
+    ],
+)
+def test_malformed_configuration(node: Machine, edit: str, named: str) -> None:
+    before = fingerprint(node)
+    node.execute(f"cp {CONFIG} /root/bad.toml && sed -i -E '{edit}' /root/bad.toml && ! cmp -s {CONFIG} /root/bad.toml")
+    for command in ("beer-guard check-config /root/bad.toml", "beer-guard run --config /root/bad.toml"):
+        result = node.execute(command, check=False)
+        assert result.status != 0, f"{command} accepted it"
+        lines = (result.stderr + result.stdout).strip().splitlines()
+        assert len(lines) == 1, f"more than one line:\n{result.stderr}{result.stdout}"
+        assert "/root/bad.toml" in lines[0]
+        assert named in lines[0]
+    assert fingerprint(node) == before
+
+
+def test_good_configuration_states_its_rates(node: Machine) -> None:
+    said = node.execute("beer-guard check-config").stdout
+    assert "false" in said
+    assert "ms" in said
+
+
+def live_check(node: Machine) -> str:
+    result = node.execute("beer-guard check-config --live", check=False)
+    assert result.status != 0
+    lines = (result.stderr or result.stdout).strip().splitlines()
+    assert lines
+    return lines[-1]
+
+
+def test_unreadable_latency_segment(node: Machine, guard: Guard) -> None:
+    """Somebody puts something else where the segment was: it is refused, the node closes, nothing is frozen."""
+    node.execute(f"systemctl stop xrootd@beer; rm -f {SEGMENT}; mkfifo -m 0640 {SEGMENT}; chown xrootd: {SEGMENT}")
+    line = live_check(node)
+    assert SEGMENT in line
+    guard.wait_for_state("closed", timeout=60)
+    assert not guard.frozen()
+    assert guard.metric("beer_guard_signal_success") >= 0
+
+
+def test_wrong_layout_version(node: Machine, guard: Guard) -> None:
+    node.execute("systemctl stop xrootd@beer")
+    node.execute(
+        f"set -e; cd /run/beer/storage; cp -p {SEGMENT} .new; "
+        f"printf '\\x07' | dd of=.new bs=1 seek={VERSION_OFFSET} conv=notrunc status=none; mv .new {SEGMENT}"
+    )
+    line = live_check(node)
+    assert SEGMENT in line
+    assert "version 7" in line
+    guard.wait_for_state("closed", timeout=60)
+    signals = {signal["name"]: signal for signal in guard.status()["signals"]}
+    assert "version 7" in signals["latency"]["error"]
+
+
+def test_missing_slice(node: Machine, guard: Guard) -> None:
+    """Without the slice of the jobs there is nothing to protect with: closed, said once, and well again by itself."""
+    node.execute("systemctl stop docker.socket docker; systemctl stop beer-jobs.slice", timeout=180)
+    wait_until(lambda: node.execute(f"test -d {JOBS}", check=False).status != 0, 60, "the slice is gone")
+    line = live_check(node)
+    assert "beer-jobs.slice" in line
+    guard.wait_for_state("closed", timeout=60)
+    node.execute("systemctl start beer-jobs.slice")
+    guard.wait_for_state("open", timeout=120)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Storage itself breaks: a disk that answers nothing, a server that restarts. The guard sees what it is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerlab import Machine
+from support.condor import RUNNING, Condor
+from support.guard import Guard
+from support.storage import Storage
+from support.waiting import wait_until
+
+# Long, and judged by time: for a machine of its own.
+pytestmark = pytest.mark.full
+
+STUCK_DISK = "/data/02"
+
+
+def put_on_device_mapper(node: Machine, mount: str) -> None:
+    """Remounts a data disk through a linear mapping, which can be suspended: a disk without completions."""
+    node.execute(
+        f"""set -e
+        systemctl stop xrootd@beer
+        device=$(findmnt -no SOURCE {mount})
+        umount {mount}
+        echo "0 $(blockdev --getsz $device) linear $device 0" | dmsetup create stuckdisk
+        mount -o noatime /dev/mapper/stuckdisk {mount}
+        systemctl start xrootd@beer""",
+        timeout=180,
+    )
+    node.wait_for_unit("xrootd@beer.service")
+
+
+def test_a_disk_that_stops_answering(node: Machine, condor: Condor, guard: Guard, storage: Storage) -> None:
+    """Seen from the requests in flight within 1 s; batch that does not use the disk goes on."""
+    put_on_device_mapper(node, STUCK_DISK)
+    guard.wait_for_state("open", timeout=180)
+    innocent = condor.submit("burn --seconds 60")
+    innocent.wait_for_scope(240)
+    storage.start(rate=20, duration=240, disks=(STUCK_DISK,))
+    # so that the suspension is not noticed through a page that was still in memory
+    suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
+    try:
+        wait_until(lambda: quarantine(guard), 30, "the stuck disk is noticed", explain=guard.why)
+        record = quarantine(guard)[0]
+        assert STUCK_DISK in record["evidence"]["series"]
+        noticed_after = record["time_ns"] / 1e9 - suspended
+        first_stuck = noticed_after - record["evidence"]["limit"]
+        print(f"noticed {noticed_after:.2f} s after the suspension, limit {record['evidence']['limit']} s")
+        # requests come every 50 ms, so one is in flight at once; its age counts from there
+        assert record["evidence"]["value"] <= 1.0, "noticed later than 1 s after the request began"
+        assert first_stuck < 5
+
+        ticks = guard.status()["control_loop"]["ticks"]
+        assert guard.metric("beer_guard_signal_success") >= 1
+        wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks, 30, "the control loop goes on")
+        assert not guard.frozen(), "batch has no part in it and is frozen"
+        assert innocent.status == RUNNING
+    finally:
+        node.execute("dmsetup resume stuckdisk")
+    wait_until(lambda: released(guard), 120, "the quarantine ends", explain=guard.why)
+    innocent.report(timeout=300)
+    innocent.assert_one_run()
+
+
+def quarantine(guard: Guard) -> list[dict]:
+    return [record for record in guard.journal() if record["action"] == "quarantine"]
+
+
+def released(guard: Guard) -> bool:
+    return any(record["action"] == "release" for record in guard.journal())
+
+
+def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage) -> None:
+    """The guard sees the new generation, counts no phantom breach, and carries on."""
+    guard.wait_for_state("open", timeout=120)
+    storage.start(rate=40, duration=240)
+    read = "beer_storage_latency_seconds_count"
+    wait_until(lambda: guard.metric(read) > 100, 60, "requests are counted")
+    node.execute("systemctl kill -s KILL xrootd@beer", timeout=60)
+    node.execute("systemctl restart xrootd@beer", timeout=120)
+    node.wait_for_unit("xrootd@beer.service")
+    restarted = time.time()
+    before = guard.metric(read)
+    wait_until(lambda: guard.metric(read) > before + 100, 120, "requests are counted again", explain=guard.why)
+    samples = storage.samples()
+    assert samples.between(restarted + 20, time.time()).ok.mean() > 0.9, "the client did not find the server again"
+
+    actions = [record["action"] for record in guard.journal()]
+    assert "freeze" not in actions, f"a restart was taken for a breach:\n{guard.why()}"
+    guard.wait_for_state("open", timeout=120)
+    assert guard.metric("beer_segment_restarts_total") >= 1
