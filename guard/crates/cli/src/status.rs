@@ -111,10 +111,11 @@ fn text_of(status: &Status, now_ns: u64) -> String {
 }
 
 fn objective(objective: &ObjectiveStatus) -> String {
-    let ObjectiveStatus { name, level, signal, slack, rate, worst } = objective;
+    let ObjectiveStatus { name, level, signal, slack, rate, learned, worst } = objective;
     let worst = worst.as_ref().map(|evidence| format!("; worst: {}", measured(evidence))).unwrap_or_default();
     let signal = if signal == "fresh" { String::new() } else { format!(", signal {signal}") };
-    format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{signal}{worst}")
+    let baseline = if *learned { "" } else { ", no baseline yet" };
+    format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{baseline}{signal}{worst}")
 }
 
 fn measured(evidence: &Evidence) -> String {

@@ -106,7 +106,11 @@ impl Failsafe {
         if !marker.exists() {
             return Ok(false);
         }
-        // `set-property` cannot say "as the unit file has it": remove our run-time files, and let systemd read again.
+        // `set-property` cannot say "as the unit file has it". So: back to what was there before, and then our run-time files
+        // away, so that they do not hide a later change of the unit file. No daemon-reload: it takes seconds on a busy node.
+        let text = std::fs::read_to_string(&marker).with_context(|| format!("{}", marker.display()))?;
+        let Caps { weight, quota } = Caps::parse(&text);
+        self.set(&weight, &quota)?;
         for name in ["50-CPUWeight.conf", "50-CPUQuota.conf"] {
             let path = self.control.join(format!("{}.d", self.unit())).join(name);
             match std::fs::remove_file(&path) {
@@ -116,7 +120,6 @@ impl Failsafe {
                 _ => {}
             }
         }
-        self.systemctl(&["daemon-reload"])?;
         std::fs::remove_file(&marker).with_context(|| format!("{}", marker.display()))?;
         Ok(true)
     }
@@ -125,11 +128,18 @@ impl Failsafe {
         if !self.slice.exists() || self.marker().exists() {
             return Ok(false);
         }
-        let quota = format!("CPUQuota={}", self.cpu_quota);
-        self.systemctl(&["set-property", "--runtime", self.unit(), "CPUWeight=1", &quota])?;
-        std::fs::write(self.marker(), "set by beer-guard failsafe\n")
-            .with_context(|| format!("{}", self.marker().display()))?;
+        let before = ["cpu.weight", "cpu.max"].map(|file| {
+            let value = std::fs::read_to_string(self.slice.join(file)).unwrap_or_default();
+            format!("{file} {}\n", value.trim())
+        });
+        self.set("1", &self.cpu_quota)?;
+        std::fs::write(self.marker(), before.concat()).with_context(|| format!("{}", self.marker().display()))?;
         Ok(true)
+    }
+
+    fn set(&self, weight: &str, quota: &str) -> Result<()> {
+        let (weight, quota) = (format!("CPUWeight={weight}"), format!("CPUQuota={quota}"));
+        self.systemctl(&["set-property", "--runtime", self.unit(), &weight, &quota])
     }
 
     fn thaw(&self) -> Result<bool> {
@@ -156,6 +166,33 @@ impl Failsafe {
     }
 }
 
+/// What systemd is told in order to get back the limits that the kernel had; empty = systemd's default.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Caps {
+    weight: String,
+    quota: String,
+}
+
+impl Caps {
+    /// From lines of `cpu.weight` and `cpu.max` (kernel, cgroup-v2.rst). What cannot be understood is left to the default.
+    fn parse(text: &str) -> Caps {
+        let mut caps = Caps::default();
+        for line in text.lines() {
+            match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["cpu.weight", weight] if weight.parse::<u32>().is_ok() => caps.weight = weight.to_owned(),
+                ["cpu.max", time, period] => caps.quota = percent(time, period).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        caps
+    }
+}
+
+fn percent(time: &str, period: &str) -> Option<String> {
+    let share = 100 * time.parse::<u64>().ok()? / period.parse::<u64>().ok().filter(|&p| p > 0)?;
+    Some(format!("{}%", share.max(1)))
+}
+
 /// Runs a command that must end in time.
 fn run(program: &Path, arguments: &[&str]) -> Result<()> {
     let mut child = Command::new(program)
@@ -175,5 +212,23 @@ fn run(program: &Path, arguments: &[&str]) -> Result<()> {
             bail!("no answer within {} s", DEADLINE.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_before_are_said_in_systemd_s_words() {
+        for (text, weight, quota) in [
+            ("cpu.weight 50\ncpu.max max 100000\n", "50", ""),
+            ("cpu.weight 100\ncpu.max 150000 100000\n", "100", "150%"),
+            ("cpu.max 10 0\ncpu.weight -1\n", "", ""),
+            ("set by somebody\ncpu.weight \n", "", ""),
+            ("", "", ""),
+        ] {
+            assert_eq!(Caps::parse(text), Caps { weight: weight.into(), quota: quota.into() }, "{text:?}");
+        }
     }
 }

@@ -161,6 +161,7 @@ impl StatusFile {
             }
             .into(),
             slack: verdict.slack,
+            learned: verdict.learned,
             rate: verdict.rate,
             worst: verdict.worst.map(|series| intf::journal::Evidence {
                 objective: name(verdict.objective),

@@ -61,6 +61,9 @@ pub struct ObjectiveStatus {
     pub slack: f64,
     /// Requests per second that it judges.
     pub rate: f64,
+    /// Is the whole latency judged, against what is usual? Else only the share over the threshold, until there is a baseline.
+    #[serde(default)]
+    pub learned: bool,
     /// The worst series.
     pub worst: Option<Evidence>,
 }
@@ -106,7 +109,7 @@ pub struct FilesystemStatus {
 pub struct PrecautionStatus {
     /// How many since the guard started.
     pub count: u64,
-    /// How many of them no strong evidence followed.
+    /// How many of them no real freeze followed.
     pub needless: u64,
     /// Share of wall time that needless ones took in the last hour.
     pub needless_share: f64,

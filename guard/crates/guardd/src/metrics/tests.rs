@@ -38,6 +38,7 @@ fn view() -> Snapshot {
         signal: SignalState::Fresh,
         stuck: true,
         slack: -0.5,
+        learned: true,
         worst: Some(series),
         measure: Measure { value: 25.5, limit: 24.0, unit: Unit::Nats },
         rate: 300.0,

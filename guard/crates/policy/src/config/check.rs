@@ -111,13 +111,15 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
 fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
     let effect_timeout_ns = time("ladder.effect_timeout", raw.effect_timeout, S, MIN)?;
     let freeze_max_ns = time("ladder.freeze_max", raw.freeze_max, effect_timeout_ns + S, 10 * MIN)?;
+    // A lease shorter than two ticks would end before the loop could extend it.
+    let precaution_ns = time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), S)?;
     let hold_ns = time("ladder.hold", raw.hold, 100 * MS, MIN.min(freeze_max_ns))?;
     Ok(LadderConfig {
         hold_ns,
         hold_max_ns: time("ladder.hold_max", raw.hold_max, hold_ns, freeze_max_ns)?,
         flap_ns: time("ladder.flap", raw.flap, 100 * MS, 10 * MIN)?,
-        // A lease shorter than two ticks would end before the loop could extend it.
-        precaution_ns: time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), S)?,
+        precaution_ns,
+        precaution_max_ns: time("ladder.precaution_max", raw.precaution_max, precaution_ns, 5 * S)?,
         precaution_budget: between("ladder.precaution_budget", raw.precaution_budget, Share(0.0), Share(0.05))?.0,
         effect_timeout_ns,
         innocent_backoff_ns: time("ladder.innocent_backoff", raw.innocent_backoff, S, 60 * MIN)?,

@@ -76,6 +76,7 @@ section!(RawLadder {
     hold_max: Duration = Duration(60 * S),
     flap: Duration = Duration(10 * S),
     precaution: Duration = Duration(100 * MS),
+    precaution_max: Duration = Duration(S),
     precaution_budget: Share = Share(0.001),
     effect_timeout: Duration = Duration(10 * S),
     innocent_backoff: Duration = Duration(60 * S),

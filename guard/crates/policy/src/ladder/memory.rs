@@ -11,6 +11,8 @@ use intf::state::NodeState;
 pub(super) const OBJECTIVES: usize = 64;
 /// Most filesystems, as in the segment.
 pub(super) const FILESYSTEMS: usize = 96;
+/// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence.
+const RETURN_NS: u64 = 1_000_000_000;
 /// How often the backoff of innocence doubles at most.
 const DOUBLINGS: u32 = 4;
 
@@ -27,6 +29,13 @@ pub(super) struct Freeze {
     pub calm_ns: u64,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
+}
+
+/// A precaution that has ended: whether it was needless is known when evidence had the time to return.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    at_ns: u64,
+    lasted_ns: u64,
 }
 
 /// Batch was found innocent of the breach of an objective.
@@ -58,20 +67,22 @@ pub(super) struct Memory {
     pub freeze: Option<Freeze>,
     /// End of the last real freeze.
     pub thawed_ns: Option<u64>,
-    /// End of the last precaution.
-    pub precaution_ended_ns: Option<u64>,
     /// Since when there is no evidence that batch could be guilty of.
     pub calm_since_ns: Option<u64>,
     /// Since when nothing speaks against the open state.
     pub healthy_since_ns: Option<u64>,
     /// One precaution for one excursion: set by calm, cleared by a precaution.
     pub armed: bool,
+    /// Filesystems that batch used when it last ran, bit by index.
+    pub used: u128,
     /// Filesystems that got stuck while batch used them, bit by index.
     pub suspects: u128,
     /// Filesystems that got stuck while batch did not use them.
     pub quarantined: u128,
     pub budget: Budget,
     pub counters: Counters,
+    /// The last precaution, until it is known whether it was needless.
+    on_trial: Option<Ended>,
     innocence: [Innocence; OBJECTIVES],
 }
 
@@ -85,16 +96,40 @@ impl Memory {
             since_ns: now_ns,
             freeze: None,
             thawed_ns: None,
-            precaution_ended_ns: None,
             calm_since_ns: None,
             healthy_since_ns: None,
             armed: false,
+            used: 0,
             suspects: 0,
             quarantined: 0,
             budget: Budget::new(now_ns),
             counters,
+            on_trial: None,
             innocence: [Innocence::default(); OBJECTIVES],
         }
+    }
+
+    /// Has a precaution ended so recently that evidence which returns now says that it helped?
+    pub fn precaution_on_trial(&self) -> bool {
+        self.on_trial.is_some()
+    }
+
+    /// Books the last precaution as needless once its time for being proved right is over.
+    pub fn settle_precaution(&mut self, now_ns: u64) {
+        if let Some(ended) = self.on_trial.take_if(|ended| now_ns.saturating_sub(ended.at_ns) >= RETURN_NS) {
+            self.counters.needless += 1;
+            self.counters.needless_ns += ended.lasted_ns;
+            self.budget.spend(now_ns, ended.lasted_ns);
+        }
+    }
+
+    /// Another lease for the precaution that is going on, unless it has lasted for long enough.
+    pub fn renew_precaution(&mut self, now_ns: u64) -> bool {
+        let (lease_ns, max_ns) = (self.config.precaution_ns, self.config.precaution_max_ns);
+        let Some(freeze) = &mut self.freeze else { return false };
+        let end_ns = (now_ns + lease_ns).min(freeze.since_ns + max_ns);
+        freeze.lease_ns = Some(end_ns);
+        end_ns > now_ns
     }
 
     /// Is the evidence of this objective known to have nothing to do with batch?
@@ -177,6 +212,7 @@ impl Memory {
             self.armed = false;
             self.counters.precautions += 1;
         } else {
+            self.on_trial = None;
             self.counters.freezes += 1;
             self.counters.hold_ns = hold_ns;
         }
@@ -194,10 +230,7 @@ impl Memory {
         let Some(freeze) = self.freeze.take() else { return };
         let lasted = now_ns.saturating_sub(freeze.since_ns);
         if precaution {
-            self.counters.needless += 1;
-            self.counters.needless_ns += lasted;
-            self.budget.spend(now_ns, lasted);
-            self.precaution_ended_ns = Some(now_ns);
+            self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns: lasted });
         } else {
             self.counters.frozen_ns += lasted;
             self.thawed_ns = Some(now_ns);

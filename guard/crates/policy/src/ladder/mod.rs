@@ -28,8 +28,10 @@ pub struct LadderConfig {
     pub hold_max_ns: u64,
     /// A refreeze this soon after a thaw doubles the hold.
     pub flap_ns: u64,
-    /// Lease of a precautionary freeze.
+    /// Lease of a precautionary freeze; renewed while the evidence stands.
     pub precaution_ns: u64,
+    /// Longest precautionary freeze.
+    pub precaution_max_ns: u64,
     /// Share of wall time of the last hour that needless precautionary freezes may cost.
     pub precaution_budget: f64,
     /// A freeze without improvement for this long: batch is innocent.
@@ -85,7 +87,7 @@ pub struct Actions {
 pub struct Counters {
     /// Precautionary freezes.
     pub precautions: u64,
-    /// Those that no strong evidence followed.
+    /// Those that no real freeze followed.
     pub needless: u64,
     /// Share of wall time that they took in the last hour.
     pub needless_share: f64,
@@ -136,6 +138,7 @@ impl Ladder {
         if let Some(transition) = rungs::next(memory, &view) {
             memory.apply(transition, now_ns, &mut events);
         }
+        memory.settle_precaution(now_ns);
         self.watch_budget(now_ns, &mut events);
         let memory = &self.memory;
         let recently = memory.thawed_ns.is_some_and(|t| now_ns.saturating_sub(t) < memory.config.flap_ns);

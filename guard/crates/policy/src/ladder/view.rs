@@ -180,6 +180,7 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
     for (index, load) in inputs.filesystems.iter().enumerate().take(FILESYSTEMS) {
         let bit = 1u128 << index;
         let quarantined = memory.quarantined & bit != 0;
+        let used = used_by_batch(memory, inputs, index);
         if !load.stuck {
             memory.suspects &= !bit;
             // Room is kept for the transition of this step; what waits is seen again at the next one.
@@ -190,9 +191,6 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
                 });
             }
         } else if !quarantined && memory.suspects & bit == 0 {
-            let share = inputs.batch_share.get(index).copied().unwrap_or(f32::NAN);
-            // A comparison with NaN is false: an unknown share counts as none.
-            let used = load.batch_in_flight > 0 || share >= memory.config.batch_share_min as f32;
             if used {
                 memory.suspects |= bit;
             } else if events.room() > 2 {
@@ -207,4 +205,16 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
     let known = if inputs.filesystems.len() >= 128 { u128::MAX } else { (1u128 << inputs.filesystems.len()) - 1 };
     memory.suspects &= known;
     memory.quarantined &= known;
+}
+
+/// Does batch use this filesystem? While it stands still: did it, just before. A precaution must not make it look innocent.
+fn used_by_batch(memory: &mut Memory, inputs: &Inputs<'_>, index: usize) -> bool {
+    let share = inputs.batch_share.get(index).copied().unwrap_or(f32::NAN);
+    // A comparison with NaN is false: an unknown share counts as none.
+    let now = inputs.filesystems[index].batch_in_flight > 0 || share >= memory.config.batch_share_min as f32;
+    let bit = 1u128 << index;
+    if memory.freeze.is_none() {
+        memory.used = if now { memory.used | bit } else { memory.used & !bit };
+    }
+    now || memory.used & bit != 0
 }

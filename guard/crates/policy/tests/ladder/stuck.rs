@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{Steps, MS, S, TICK};
 use intf::state::NodeState;
-use policy::{Cause, Deed};
+use policy::{Cause, Deed, Level};
 
 fn stick(steps: &mut Steps, filesystem: usize) {
     steps.filesystems[filesystem].stuck = true;
@@ -83,4 +83,21 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         drained: false,
     };
     assert_eq!(steps.ladder.step(&inputs, steps.now + TICK).quarantined, 0);
+}
+
+#[test]
+fn a_precaution_does_not_make_batch_look_innocent_of_a_stuck_disk() {
+    let mut steps = Steps::open();
+    steps.batch_share = [0.5, 0.0];
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution);
+    // Batch stands still, so its share is gone when the disk counts as stuck.
+    steps.batch_share = [0.0; 2];
+    steps.run(200 * MS);
+    steps.filesystems[0].stuck = true;
+    steps.filesystems[1].stuck = true;
+    steps.step();
+    assert!(steps.actions().freeze && !steps.actions().precaution);
+    assert_eq!(steps.actions().quarantined, 0b10, "the one that batch did not use before either");
 }

@@ -18,7 +18,7 @@ impl Rung for Frozen {
         // Frozen without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Calm)) };
         match freeze.lease_ns {
-            Some(lease_ns) => precaution(&freeze, lease_ns, view),
+            Some(lease_ns) => precaution(&freeze, lease_ns, memory, view),
             None => real(&freeze, memory, view),
         }
     }
@@ -29,14 +29,22 @@ fn thaw(cause: Cause) -> Transition {
     Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about: About::default() }
 }
 
-fn precaution(freeze: &Freeze, lease_ns: u64, view: &View) -> Option<Transition> {
+fn precaution(freeze: &Freeze, lease_ns: u64, memory: &mut Memory, view: &View) -> Option<Transition> {
     if let Some((cause, about)) = view.strong {
         return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Extend, precaution: false, about });
     }
     let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };
-    match view.calm_for_ns {
-        Some(_) => Some(end(Cause::Calm)),
-        None => (view.now_ns >= lease_ns).then(|| end(Cause::PrecautionOver)),
+    if view.calm_for_ns.is_some() {
+        return Some(end(Cause::Calm));
+    }
+    if view.now_ns < lease_ns {
+        return None;
+    }
+    // The queue that batch left behind has to drain before a freeze can show that it helped: a disk that serves one
+    // request in 8 ms needs longer than a lease for what a single hog has in flight.
+    match memory.renew_precaution(view.now_ns) {
+        true => None,
+        false => Some(end(Cause::PrecautionOver)),
     }
 }
 

@@ -10,9 +10,6 @@ use super::view::View;
 use crate::event::{Cause, Deed};
 use intf::state::NodeState;
 
-/// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence.
-const RETURN_NS: u64 = 1_000_000_000;
-
 /// A state of the ladder that can be entered.
 pub(super) trait Rung: Sync {
     /// Its state.
@@ -49,7 +46,7 @@ fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
         about,
     };
     // A precaution that helps hides the evidence that would have extended it. What comes back at once was batch's doing.
-    if memory.precaution_ended_ns.is_some_and(|t| view.now_ns.saturating_sub(t) <= RETURN_NS) {
+    if memory.precaution_on_trial() {
         return Some(freeze);
     }
     let allowed = !memory.counters.weak_suspended;
