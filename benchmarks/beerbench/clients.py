@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .client.arguments import REQUEST_BYTES
 from .errors import BenchmarkError
 from .lab import ClientRoot
 
@@ -40,7 +41,7 @@ class Load:
 
     duration: float
     connections: int = 12
-    size: int = 65536
+    size: int = REQUEST_BYTES
     stride: int = 262144
     seed: int = 1
     rate: float | None = None

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from .lab import Node
 from .waiting import wait_until
 
@@ -54,7 +56,16 @@ class Guard:
         return text.split(" ", 1)[0].removeprefix("state=").strip()
 
     def wait_for_state(self, state: str, timeout: float) -> None:
-        wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=0.5)
+        wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=2.0)
+
+    def wait_until_learned(self, timeout: float) -> None:
+        """Until it knows what is usual for the load that runs; a guard that was just started knows nothing."""
+
+        def learned() -> bool:
+            status = json.loads(self._node.execute("beer status --json").stdout)
+            return bool(status["admit"]) and any(one["learned"] for one in status["objectives"])
+
+        wait_until(learned, timeout, "the guard has learned what is usual", interval=2.0)
 
     def why(self, since: str) -> str:
         return self._node.execute(f"beer why --since {since}", check=False, timeout=120).stdout

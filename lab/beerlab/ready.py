@@ -64,6 +64,9 @@ def _template(spec: NodeSpec, built: Image, name: str) -> Path:
         machine = Site({name: spec}, built=built, place=f"{spec.layout}-").machines[name]
         try:
             machine.start()
+            # Unpacking the job image at the speed of a data disk takes minutes; a restored node has its limits.
+            for disk in spec.disks:
+                machine.throttle(disk.label, None, None)
             services.wait_until_ready(machine)
             machine.snapshot(SNAPSHOT)
             machine.stop()

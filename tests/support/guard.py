@@ -10,8 +10,6 @@ from beerlab import Machine
 
 from support.waiting import wait_until
 
-READS = "beer_storage_latency_seconds_count"
-BASELINE_REQUESTS = 2500
 JOBS = "/sys/fs/cgroup/beer.slice/beer-jobs.slice"
 
 
@@ -43,12 +41,12 @@ class Guard:
 
     def wait_until_used_to_load(self, timeout: float = 240) -> None:
         """Until a storage load that has just begun is nothing new: the first requests of cold connections are slow, and
-        without a baseline (1000 requests) the detector sees only the share over the threshold."""
+        without a baseline the detector sees only the share over the threshold."""
 
         def used() -> bool:
             status = self.status()
             reads = next(item for item in status["objectives"] if item["name"] == "storage-read")
-            return status["admit"] and reads["level"] == "calm" and self.metric(READS) > BASELINE_REQUESTS
+            return status["admit"] and reads["level"] == "calm" and reads["learned"]
 
         wait_until(used, timeout, "the guard is used to the load and lets jobs in", interval=2, explain=self.why)
 

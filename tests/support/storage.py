@@ -85,7 +85,7 @@ class Storage:
         return self.folder / name
 
     def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS, name: str = "load") -> None:
-        """Starts random reads of 64 KiB at a fixed rate over the disks; returns when all connections are open."""
+        """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open."""
         assert self._load is None, "a load is running already"
         ready = self.folder / f"{name}.ready"
         files = [

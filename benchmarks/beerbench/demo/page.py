@@ -79,7 +79,7 @@ def _table(found: Findings) -> str:
     titles = "".join(f'<th scope="col">{_e(cell)}</th>' for cell in head)
     return (
         '<h2>What the storage users got</h2><div class="scroll"><table>'
-        "<caption>Requests of 64 KiB at random places, sent on schedule and timed from the moment they were due."
+        "<caption>Requests of 16 KiB at random places, sent on schedule and timed from the moment they were due."
         f"</caption><thead><tr>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
 
@@ -90,7 +90,7 @@ def _figure(found: Findings) -> str:
         f'<div class="scroll" role="img" aria-label="{_e(table.verdict(found))}">{plots.draw(found)}</div>'
         '<figcaption id="picture">Four measurements on one time axis; the shaded stretches are the phases of the '
         "table. Latency is on a logarithmic scale, of the requests that were due in each second; a triangle marks the "
-        "end of a whole-file copy by xrdcp. CPU and disk are the kernel's own counts per slice, once a second."
+        "end of a whole-file copy by xrdcp. CPU and disk are the kernel's own counts per slice, every two seconds."
         "</figcaption></figure>"
     )
 
@@ -130,7 +130,7 @@ def _method(found: Findings) -> str:
     report = data["physics"]["report"]
     items = [
         f"The disk of {data['disk']} is throttled by the emulator. A saturating run gave "
-        f"{data['capacity']['requests_per_s']:.0f} requests/s of 64 KiB; the users ask for "
+        f"{data['capacity']['requests_per_s']:.0f} requests/s of 16 KiB; the users ask for "
         f"{100 * plan['load']:.0f} % of that, {data['rate']:.0f} requests/s, at random times (Poisson); another one "
         "copies whole files with xrdcp, with pauses.",
         "The client runs outside the node and does not wait for answers: a request that is late is late from the "

@@ -25,8 +25,8 @@ NAME = "requests"
 class Plan:
     """Seconds, shares and jobs of the demo."""
 
-    alone: float = 24
-    unguarded: float = 24
+    alone: float = 20
+    unguarded: float = 20
     guarded: float = 32
     after: float = 8
     # Of the capacity that the saturating run found; the copies of xrdcp make it some 0.7 (DESIGN section 7).
@@ -126,8 +126,8 @@ class Demo:
         session.batch.remove(hog)
         self._mark("guard_back")
         session.guard.bring_back()
-        story.say("the hostile job is removed, the guard is back")
-        session.guard.wait_for_state("open", 120)
+        story.say("the hostile job is removed, the guard is back and learns what is usual")
+        session.guard.wait_until_learned(180)
         return physics, [hog]
 
     def _guarded(self) -> list[Job]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the node's counters once a second and notes each change of "frozen" as it happens. Runs on the node.
+"""Reads the node's counters every PERIOD seconds and notes each change of "frozen" as it happens. Runs on the node.
 
 One JSON object per line: a `sample` with CPU, I/O and pressure of the slices and of each CPU, or a `frozen` event
 (cgroup.events wakes poll). It lives in a slice of its own, costs some milliseconds a second, and reads only.
@@ -17,6 +17,8 @@ from typing import TextIO
 
 CGROUP = Path("/sys/fs/cgroup")
 JOBS = "beer.slice/beer-jobs.slice"
+# In an emulated node one look takes a quarter of a second of CPU.
+PERIOD = 2.0
 # For WATCH seconds after a freeze the jobs' I/O counters are read every FAST seconds.
 WATCH, FAST = 3.0, 0.05
 SLICES = ("storage.slice", "guard.slice", JOBS, "beer.slice/beer-ctl.slice", "system.slice", "user.slice")
@@ -107,8 +109,8 @@ def main(argv: list[str]) -> int:
         while (now := time.monotonic()) < end:
             if now >= due:
                 out.write(json.dumps(sample()) + "\n")
-                due = max(due + 1.0, now)
-            # After a freeze the last I/O of the jobs is wanted better than to a second.
+                due = max(due + PERIOD, now)
+            # After a freeze the last I/O of the jobs is wanted better than that.
             wait = max(0.0, due - now) if now >= watch_until else min(FAST, max(0.0, due - now))
             if poll.poll(wait * 1000):
                 before, frozen = frozen, note_frozen(events, out, frozen)

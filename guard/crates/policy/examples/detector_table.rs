@@ -57,7 +57,7 @@ fn main() {
     let stated = levels.map(|h| format!("h {h:>2}: {:>8.1}", stated_false_alarms_per_million(h)));
     println!("{:>18} floor     {}", "stated", stated.join("         "));
     for (name, health, rate) in shapes {
-        for floor_ms in [0, 20] {
+        for floor_ms in [0, 10] {
             let cells = levels.map(|h| {
                 let (weak, strong) = trial(health, rate, h, floor_ms).run(millions * 1_000_000);
                 let rate = |n: u64| n as f64 / millions as f64;
@@ -69,7 +69,7 @@ fn main() {
     println!("\nDelays in ms, p50 / p99, h 12 and 24 as in the default configuration");
     println!("                                     | 2x            | 3x            | 10x");
     for (name, health, rate) in shapes {
-        for floor_ms in [0, 20] {
+        for floor_ms in [0, 10] {
             let trial = trial(health, rate, 12.0, floor_ms);
             for level in [Level::Weak, Level::Strong] {
                 println!("{name:>18} {floor_ms:>2} ms {level:>10?}   | {}", delays(&trial, level));

@@ -19,7 +19,7 @@ fn false_alarms(health: Health, rate: f64, h: f64, floor_ns: u64, millions: u64)
     (weak as f64 / millions as f64, strong as f64 / millions as f64)
 }
 
-const FLOOR: u64 = 20_000_000;
+const FLOOR: u64 = 10_000_000;
 
 #[test]
 fn false_alarms_are_rarer_than_stated() {
@@ -27,13 +27,16 @@ fn false_alarms_are_rarer_than_stated() {
         ("log-normal", Health::LOG_NORMAL, 300.0, 0),
         ("heavy tail", Health::HEAVY_TAIL, 300.0, 0),
         ("heavy tail above the floor", Health::HEAVY_TAIL, 300.0, FLOOR),
-        ("stalls", Health::STALLS, 300.0, FLOOR),
+        // Of 20 ms in the mean: those that are longer than the floor are no false alarms.
+        ("stalls", Health::STALLS, 300.0, 20_000_000),
         ("queue", Health::QUEUE, 84.0, FLOOR),
     ] {
         for h in [6.0, 8.0] {
             let (weak, strong) = false_alarms(health, rate, h, floor_ns, 1);
             assert!(weak <= stated_false_alarms_per_million(h), "{name}: {weak} per million at h {h}");
-            assert!(strong <= 2.0, "{name}: {strong} per million at {}", 2.0 * h);
+            // One in a million requests is not measured any better than to two.
+            let stated = stated_false_alarms_per_million(2.0 * h).max(2.0);
+            assert!(strong <= stated, "{name}: {strong} per million at {}", 2.0 * h);
         }
     }
 }
@@ -64,13 +67,11 @@ fn the_stated_rate_holds_for_96_filesystems() {
 fn a_step_is_found_in_time() {
     let trial = learned(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, FLOOR), 1);
     let weak = trial.delays(3.0, Level::Weak, 300);
-    assert!(quantile(&weak, 0.99) <= 120.0, "100 ms and a tick: {}", quantile(&weak, 0.99));
+    assert!(quantile(&weak, 0.99) <= 100.0, "{}", quantile(&weak, 0.99));
     let strong = trial.delays(3.0, Level::Strong, 300);
     assert!(quantile(&strong, 0.99) <= 160.0, "{}", quantile(&strong, 0.99));
     let weak = trial.delays(10.0, Level::Weak, 300);
     assert!(quantile(&weak, 0.99) <= 80.0, "before the first of them completes: {}", quantile(&weak, 0.99));
-    // Twice the latency stays below the floor mostly; without a floor it is found.
-    let trial = learned(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, 0), 1);
     let weak = trial.delays(2.0, Level::Weak, 300);
     assert!(quantile(&weak, 0.99) <= 200.0, "{}", quantile(&weak, 0.99));
 }

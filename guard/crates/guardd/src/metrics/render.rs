@@ -149,6 +149,7 @@ fn objectives(view: &Snapshot, names: &Names, out: &mut Exposition) {
         return;
     }
     each(&names::OBJECTIVE_LEARNED, &|verdict| flag(verdict.learned));
+    each(&names::OBJECTIVE_DEPENDENCE, &|verdict| verdict.dependence);
     each(&names::OBJECTIVE_SLACK, &|verdict| verdict.slack);
     each(&names::OBJECTIVE_LEVEL, &|verdict| match verdict.level {
         Level::Calm => 0.0,

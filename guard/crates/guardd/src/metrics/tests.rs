@@ -39,6 +39,7 @@ fn view() -> Snapshot {
         stuck: true,
         slack: -0.5,
         learned: true,
+        dependence: 1.5,
         worst: Some(series),
         measure: Measure { value: 25.5, limit: 24.0, unit: Unit::Nats },
         rate: 300.0,

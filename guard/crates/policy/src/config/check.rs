@@ -150,7 +150,7 @@ fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
         share: between(at("share"), raw.share, Share(1e-6), Share(0.2))?.0,
         floor_ns: match raw.floor {
             Some(floor) => time(at("floor"), floor, 0, threshold_ns)?,
-            None => threshold_ns / 5,
+            None => threshold_ns / 10,
         },
         weak,
         strong,

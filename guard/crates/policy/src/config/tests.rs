@@ -115,7 +115,7 @@ fn what_is_left_out_is_at_its_default() {
     let text = "[[objective]]\nname = \"a\"\nop = \"sync\"\nthreshold = \"80ms\"\n[metrics]\nlisten = \"off\"\n";
     let config = Config::parse("guard.toml", text).unwrap();
     let objective = &config.objectives[0];
-    assert_eq!((objective.floor_ns, objective.share, objective.strong), (16_000_000, 0.01, 24.0));
+    assert_eq!((objective.floor_ns, objective.share, objective.strong), (8_000_000, 0.01, 24.0));
     assert_eq!(config.metrics.listen, None);
     assert_eq!(config.ladder, Config::default().ladder);
 }

@@ -124,9 +124,9 @@ impl Tests {
         self.share.reset();
     }
 
-    /// Is it known how much requests have in common?
-    pub fn settled(&self) -> bool {
-        self.shape_kinship.divisor().is_some()
+    /// How much requests have in common, once that is known.
+    pub fn dependence(&self) -> Option<f64> {
+        Some(self.shape_kinship.divisor()?.max(self.share_kinship.divisor()?))
     }
 
     pub fn level(&self) -> Level {
@@ -255,9 +255,9 @@ impl SeriesDetector {
         self.tick = Tick::default();
     }
 
-    /// Does it judge the whole latency yet, or only the share over the threshold?
-    pub fn learned(&self) -> bool {
-        self.baseline.ready() && self.tests.settled()
+    /// How much requests share their fate. `None` = it does not judge the whole latency yet, only the share over the threshold.
+    pub fn dependence(&self) -> Option<f64> {
+        self.tests.dependence().filter(|_| self.baseline.ready())
     }
 
     /// Evidence (nats).

@@ -129,6 +129,7 @@ impl Pool {
         }
         let lesson = self.lesson(now_ns, level, acting || signal != SignalState::Fresh);
         self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
+        let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).fold(0.0, f64::max);
         let limit = if level == Level::Strong { self.limits.strong } else { self.limits.weak };
         Verdict {
             level,
@@ -138,7 +139,8 @@ impl Pool {
             worst: worst.and_then(|(index, _)| Some(SeriesId { filesystem: index as u16, kind: self.kind? })),
             measure: Measure { value, limit, unit: Unit::Nats },
             rate: self.rate,
-            learned: self.detectors.iter().flatten().any(SeriesDetector::learned),
+            learned: dependence > 0.0,
+            dependence,
             ..self.unheard()
         }
     }

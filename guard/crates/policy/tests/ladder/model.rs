@@ -41,7 +41,7 @@ fn read() -> SeriesId {
 
 impl Model {
     pub fn new(seed: u64) -> Model {
-        let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 20 * MS)]);
+        let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 10 * MS)]);
         evaluator.restart(&[Filesystem {
             path: "/data/01".into(),
             major: 8,
