@@ -14,11 +14,14 @@ from ..clients import Load
 from ..errors import BenchmarkError
 from ..record import Record
 from ..session import Session
+from ..stats import median
 from ..transfers import File, Transfers
-from ..waiting import Story
+from ..waiting import Story, wait_until
 
 DISK = "/data/01"
 NAME = "requests"
+# Seconds (lines of the client) in a row that storage must be as before.
+RECOVERED = 3
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Demo:
         self._files = real_files
         self._story = story
         self._phases: dict[str, list[float]] = {}
+        # p99 of the users' last seconds, in milliseconds; None = no answers.
+        self._p99: list[float | None] = []
         self._marks: list[dict[str, Any]] = []
 
     def record(self) -> Record:
@@ -75,7 +80,9 @@ class Demo:
         try:
             with self._phase("alone", "A  storage alone"):
                 self._last(plan.alone)
+            calm = median([p99 for p99 in self._p99 if p99 is not None])
             physics, hogs = self._unguarded(speed)
+            self._recover(calm)
             hogs += self._guarded()
         except BaseException:
             users.kill()
@@ -124,11 +131,23 @@ class Demo:
         with self._phase("unguarded", "B  with the hostile job, no guard"):
             self._last(plan.unguarded)
         session.batch.remove(hog)
-        self._mark("guard_back")
-        session.guard.bring_back()
-        story.say("the hostile job is removed, the guard is back and learns what is usual")
-        session.guard.wait_until_learned(180)
         return physics, [hog]
+
+    def _recover(self, calm: float) -> None:
+        """Lets the guard find storage in health: what it saw before would keep new jobs out for minutes."""
+        story, guard = self._story, self._session.guard
+        story.say("the hostile job is removed; waiting for the storage users to recover")
+
+        def recovered() -> bool:
+            last = self._p99[-RECOVERED:]
+            return len(last) == RECOVERED and all(p99 is not None and p99 <= 2 * calm + 10 for p99 in last)
+
+        self._p99.clear()
+        wait_until(recovered, 90, "storage recovers from the attack")
+        self._mark("guard_back")
+        guard.bring_back()
+        story.say("the guard is back and learns what is usual")
+        guard.wait_until_learned(180)
 
     def _guarded(self) -> list[Job]:
         session, plan, story = self._session, self._plan, self._story
@@ -167,5 +186,6 @@ class Demo:
 
     def _show(self, line: dict[str, Any]) -> None:
         p50, p99 = line["p50_ms"], line["p99_ms"]
+        self._p99.append(p99)
         shown = "no answers" if p50 is None else f"p50 {p50:6.1f} ms   p99 {p99:7.1f} ms"
         self._story.live(f"{shown}   {line['mb_s']:5.1f} MB/s   waiting {line['outstanding']:4}")
