@@ -28,17 +28,17 @@ RECOVERED = 3
 class Plan:
     """Seconds, shares and jobs of the demo."""
 
-    alone: float = 20
-    unguarded: float = 20
-    guarded: float = 32
-    after: float = 8
+    alone: float = 18
+    unguarded: float = 18
+    guarded: float = 28
+    after: float = 6
     # Of the capacity that the saturating run found; the copies of xrdcp make it some 0.7 (DESIGN section 7).
     load: float = 0.6
     saturate: float = 6
     connections: int = 24
     hog_threads: int = 24
     # Enough collisions to be busy until the end, on a node as fast as the one that is measured.
-    busy_seconds: float = 150
+    busy_seconds: float = 65
     events_per_host_second: float = 90
 
 
