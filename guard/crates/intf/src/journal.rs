@@ -121,6 +121,7 @@ impl Record {
             "weak_evidence" => format!("{place} is probably slower than usual{measured}"),
             "strong_evidence" => format!("{place} is slower than usual{measured}"),
             "evidence_returned" => format!("{place} became slower again as soon as batch ran again{measured}"),
+            "batch_uses_disk" => format!("{place} is probably slower than usual and batch uses that disk{measured}"),
             "stuck" => format!("a request on {place} is stuck while batch uses it{measured}"),
             "stuck_without_batch" => {
                 format!("a request there is stuck and batch does not use it{measured}; look at that disk")

@@ -21,6 +21,8 @@ pub enum Cause {
     StrongEvidence,
     /// Evidence at the weak level, again, as soon as batch ran again after a precaution.
     EvidenceReturned,
+    /// Weak evidence, and batch uses the disk that is slow.
+    BatchUsesDisk,
     /// A request is stuck on a filesystem that batch uses.
     Stuck,
     /// A request is stuck on a filesystem that batch does not use.
@@ -55,13 +57,14 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 21] = [
+    pub const ALL: [Cause; 22] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
         Cause::WeakEvidence,
         Cause::StrongEvidence,
         Cause::EvidenceReturned,
+        Cause::BatchUsesDisk,
         Cause::Stuck,
         Cause::StuckWithoutBatch,
         Cause::Unstuck,
@@ -88,6 +91,7 @@ impl Cause {
             Cause::WeakEvidence => "weak_evidence",
             Cause::StrongEvidence => "strong_evidence",
             Cause::EvidenceReturned => "evidence_returned",
+            Cause::BatchUsesDisk => "batch_uses_disk",
             Cause::Stuck => "stuck",
             Cause::StuckWithoutBatch => "stuck_without_batch",
             Cause::Unstuck => "unstuck",

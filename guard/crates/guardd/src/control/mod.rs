@@ -15,7 +15,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
-use policy::{Actions, Config, Inputs, Ladder};
+use policy::{Actions, Config, Inputs, Ladder, Level};
 
 use crate::actuators::freeze::{Drift, Effect};
 use crate::actuators::{FreezeActuator, Freezer};
@@ -31,7 +31,7 @@ pub use times::LoopTimes;
 /// A signal and how it is doing.
 struct Slot {
     signal: Box<dyn Signal>,
-    due_ns: u64,
+    read_ns: Option<u64>,
     health: SignalHealth,
 }
 
@@ -91,7 +91,7 @@ impl<F: Freezer> ControlLoop<F> {
         let ladder = if freezer.applied() { Ladder::adopt(ladder, now_ns) } else { Ladder::new(ladder, now_ns) };
         let slot = |signal: Box<dyn Signal>| {
             let health = SignalHealth { name: signal.name(), reading: Reading::Absent, value_ns: 0, took_ns: 0 };
-            Slot { signal, due_ns: 0, health }
+            Slot { signal, read_ns: None, health }
         };
         ControlLoop {
             board: Board::new(&config),
@@ -135,10 +135,12 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);
         self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
+        self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
         let inputs = Inputs {
             verdicts: self.board.evaluator.verdicts(),
             filesystems: self.board.evaluator.filesystems(),
             batch_share: &self.board.batch_share,
+            batch_share_now: &self.board.batch_share_now,
             jobs: self.node.jobs(),
             self_check: self.node.slice_present(),
             drained: false,
@@ -170,10 +172,11 @@ impl<F: Freezer> ControlLoop<F> {
 
     fn read_signals(&mut self, now_ns: u64) {
         for slot in &mut self.signals {
-            if now_ns < slot.due_ns {
+            let period_ns = if self.board.uneasy { slot.signal.hurried_ns() } else { slot.signal.period_ns() };
+            if slot.read_ns.is_some_and(|read_ns| now_ns < read_ns + period_ns) {
                 continue;
             }
-            slot.due_ns = now_ns + slot.signal.period_ns();
+            slot.read_ns = Some(now_ns);
             let begun = self.clock.monotonic_ns();
             let reading = slot.signal.read(now_ns, &mut self.board);
             slot.health.took_ns = self.clock.monotonic_ns().saturating_sub(begun);

@@ -17,6 +17,15 @@ use crate::metrics::names;
 /// ended is not blamed for long.
 const MEMORY_SECONDS: f64 = 5.0;
 
+/// Less work than this says nothing about shares.
+const WORK_MIN: f64 = 8.0;
+
+/// What a disk that does so little was doing this long ago says nothing about now.
+const STALE_SECONDS: f64 = 0.5;
+
+/// How often when somebody waits for the answer.
+const HURRIED_NS: u64 = 100_000_000;
+
 /// One request costs a disk about as much as moving this many bytes.
 const BYTES_PER_REQUEST: f64 = 65536.0;
 
@@ -36,6 +45,15 @@ struct Entry {
     /// Work of batch and of all, forgetting.
     batch: f64,
     all: f64,
+    /// Batch's share between the last two readings, and between the two before.
+    recent: [f32; 2],
+}
+
+impl Entry {
+    /// Batch's share just now: the larger of two, because a freeze that began a moment ago hides what led to it.
+    fn share_now(&self) -> f32 {
+        self.recent[0].max(self.recent[1])
+    }
 }
 
 /// The signal.
@@ -86,6 +104,7 @@ impl Disk {
                 known: false,
                 batch: 0.0,
                 all: 0.0,
+                recent: [f32::NAN; 2],
             }
         };
         self.entries = board.filesystems.iter().map(entry).collect();
@@ -99,6 +118,10 @@ impl Signal for Disk {
 
     fn period_ns(&self) -> u64 {
         self.period_ns
+    }
+
+    fn hurried_ns(&self) -> u64 {
+        self.period_ns.min(HURRIED_NS)
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
@@ -135,6 +158,9 @@ impl Signal for Disk {
                 entry.share(direct, traffic, elapsed, keep);
             }
             (entry.direct, entry.traffic, entry.known) = (direct, traffic, true);
+            if let Some(share) = board.batch_share_now.get_mut(index) {
+                *share = entry.share_now();
+            }
             if let Some(share) = board.batch_share.get_mut(index) {
                 *share = if entry.all > 0.0 { (entry.batch / entry.all) as f32 } else { f32::NAN };
             }
@@ -187,6 +213,10 @@ impl Entry {
         // What the page cache answers never reaches the device, what is written ahead reaches it later: take the
         // larger of the two views of "all", so that the share stays within 0 and 1.
         let all = device.max(direct_work + through_daemon);
+        if all >= WORK_MIN || seconds >= STALE_SECONDS {
+            let share = if all >= WORK_MIN { (batch / all) as f32 } else { f32::NAN };
+            self.recent = [share, self.recent[0]];
+        }
         if all > 0.0 {
             self.batch = self.batch * keep + batch;
             self.all = self.all * keep + all;
@@ -236,6 +266,7 @@ mod tests {
             known: true,
             batch: 0.0,
             all: 0.0,
+            recent: [f32::NAN; 2],
         }
     }
 
@@ -259,6 +290,25 @@ mod tests {
         let traffic = Traffic { batch: (10, 0), all: (170, 0) };
         entry.share(direct(30), traffic, second, 0.8);
         assert_eq!((entry.batch, entry.all), (32.0, 180.0));
+    }
+
+    #[test]
+    fn the_share_just_now_outlasts_a_freeze_that_began_a_moment_ago_and_no_more() {
+        let mut entry = entry();
+        let (second, moment) = (Duration::from_secs(1), Duration::from_millis(100));
+        let mut read = |batch, all, elapsed| {
+            let traffic = Traffic { batch: (batch, 0), all: (all, 0) };
+            (entry.traffic, entry.direct) = (Traffic::default(), DeviceIo::default());
+            entry.share(DeviceIo::default(), traffic, elapsed, 0.8);
+            entry.share_now()
+        };
+        assert_eq!(read(40, 100, second), 0.4);
+        assert_eq!(read(0, 10, moment), 0.4, "frozen in between");
+        assert_eq!(read(1, 7, moment), 0.4, "too little to tell");
+        assert_eq!(read(1, 10, moment), 0.1);
+        assert_eq!(read(8, 10, moment), 0.8);
+        read(0, 3, second);
+        assert!(read(0, 3, second).is_nan(), "a disk that is idle");
     }
 
     #[test]

@@ -68,6 +68,7 @@ struct Collector<'a> {
     histograms: &'a mut Histograms,
     operations: &'a mut Vec<Traffic>,
     batch_share: &'a mut Vec<f32>,
+    batch_share_now: &'a mut Vec<f32>,
 }
 
 impl Visitor for Collector<'_> {
@@ -80,6 +81,7 @@ impl Visitor for Collector<'_> {
             *self.histograms = Histograms(vec![Histogram::default(); filesystems.len() * KINDS]);
             *self.operations = vec![Traffic::default(); filesystems.len()];
             *self.batch_share = vec![f32::NAN; filesystems.len()];
+            *self.batch_share_now = vec![f32::NAN; filesystems.len()];
         }
     }
 
@@ -149,9 +151,18 @@ impl Signal for Latency {
                 return Reading::Absent;
             }
         };
-        let Board { evaluator, filesystems, filesystems_version, histograms, operations, batch_share, .. } = board;
+        let Board {
+            evaluator,
+            filesystems,
+            filesystems_version,
+            histograms,
+            operations,
+            batch_share,
+            batch_share_now,
+            ..
+        } = board;
         let version = filesystems_version;
-        let mut collector = Collector { filesystems, version, histograms, operations, batch_share };
+        let mut collector = Collector { filesystems, version, histograms, operations, batch_share, batch_share_now };
         let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {
             Ok(poll) => {
                 board.storage = policy::Signal::Heard { heartbeat_age_ns: poll.heartbeat_age_ns };

@@ -31,6 +31,10 @@ pub trait Signal: Send {
     fn name(&self) -> &'static str;
     /// How often it wants to be read; 0 = at every tick.
     fn period_ns(&self) -> u64;
+    /// The same while there is evidence of a breach.
+    fn hurried_ns(&self) -> u64 {
+        self.period_ns()
+    }
     /// Reads it. Must not wait and, in steady state, not allocate.
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading;
     /// Why the last reading was not a value, in one line that names the file. Asked for only when that changed.
@@ -51,6 +55,10 @@ pub struct Board {
     pub storage: policy::Signal,
     /// Batch's share of the device of each filesystem; NaN = unknown.
     pub batch_share: Vec<f32>,
+    /// The same for the last second.
+    pub batch_share_now: Vec<f32>,
+    /// Some objective had evidence of a breach at the last tick.
+    pub uneasy: bool,
     /// Filesystems of the segment; replaced when the storage daemon restarts.
     pub filesystems: Vec<Filesystem>,
     /// Operations of storage and batch clients by filesystem, counted since the guard started.
@@ -68,6 +76,8 @@ impl Board {
             evaluator: Evaluator::new(&config.objectives),
             storage: policy::Signal::Missing,
             batch_share: Vec::new(),
+            batch_share_now: Vec::new(),
+            uneasy: false,
             filesystems: Vec::new(),
             operations: Vec::new(),
             filesystems_version: 0,

@@ -114,6 +114,7 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
     // A lease shorter than two ticks would end before the loop could extend it.
     let precaution_ns = time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), S)?;
     let hold_ns = time("ladder.hold", raw.hold, 100 * MS, MIN.min(freeze_max_ns))?;
+    let batch_share_min = between("ladder.batch_share_min", raw.batch_share_min, Share(0.0001), Share(0.5))?.0;
     Ok(LadderConfig {
         hold_ns,
         hold_max_ns: time("ladder.hold_max", raw.hold_max, hold_ns, freeze_max_ns)?,
@@ -124,7 +125,14 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
         effect_timeout_ns,
         innocent_backoff_ns: time("ladder.innocent_backoff", raw.innocent_backoff, S, 60 * MIN)?,
         freeze_max_ns,
-        batch_share_min: between("ladder.batch_share_min", raw.batch_share_min, Share(0.0001), Share(0.5))?.0,
+        batch_share_min,
+        batch_share_guilty: between(
+            "ladder.batch_share_guilty",
+            raw.batch_share_guilty,
+            Share(batch_share_min),
+            Share(1.0),
+        )?
+        .0,
     })
 }
 

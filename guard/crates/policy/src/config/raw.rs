@@ -82,6 +82,7 @@ section!(RawLadder {
     innocent_backoff: Duration = Duration(60 * S),
     freeze_max: Duration = Duration(120 * S),
     batch_share_min: Share = Share(0.02),
+    batch_share_guilty: Share = Share(0.2),
 });
 
 section!(RawCapacity {

@@ -11,8 +11,9 @@ use intf::state::NodeState;
 pub(super) const OBJECTIVES: usize = 64;
 /// Most filesystems, as in the segment.
 pub(super) const FILESYSTEMS: usize = 96;
-/// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence.
-const RETURN_NS: u64 = 1_000_000_000;
+/// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence: two false alarms
+/// of which each comes once in hours are rarely seconds apart. A job that attacks again needs a second or two to hurt.
+const RETURN_NS: u64 = 5_000_000_000;
 /// How often the backoff of innocence doubles at most.
 const DOUBLINGS: u32 = 4;
 

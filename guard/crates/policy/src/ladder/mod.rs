@@ -42,6 +42,8 @@ pub struct LadderConfig {
     pub freeze_max_ns: u64,
     /// A filesystem with less than this share of batch is not used by batch.
     pub batch_share_min: f64,
+    /// With this share of the device that is slow weak evidence is enough for a real freeze.
+    pub batch_share_guilty: f64,
 }
 
 /// What the ladder looks at. Everything is as of `now`.
@@ -53,6 +55,8 @@ pub struct Inputs<'a> {
     pub filesystems: &'a [FilesystemLoad],
     /// Batch's share of the device of each filesystem (0..1); NaN or a shorter slice = unknown, counts as none.
     pub batch_share: &'a [f32],
+    /// The same for the last second.
+    pub batch_share_now: &'a [f32],
     /// Jobs in beer-jobs.slice; `None` = unknown, counts as some.
     pub jobs: Option<u32>,
     /// The guard's own checks are good (cgroup tree, freezer, ...).

@@ -41,6 +41,14 @@ impl About {
         About { objective: Some(load.objective), series: None, filesystem: Some(index as u16), measure: Some(measure) }
     }
 
+    /// The same with batch's share of the device, if that is so large that there is little doubt who makes it slow.
+    fn if_guilty(self, inputs: &Inputs<'_>, limit: f64) -> Option<About> {
+        let share = f64::from(*inputs.batch_share_now.get(usize::from(self.filesystem?))?);
+        // A comparison with NaN is false: an unknown share accuses nobody.
+        let measure = Measure { value: share, limit, unit: Unit::Share };
+        (share >= limit).then_some(About { measure: Some(measure), ..self })
+    }
+
     pub fn describe(&self, event: &mut Event) {
         event.objective = self.objective;
         event.series = self.series;
@@ -57,6 +65,8 @@ pub(super) struct View {
     pub strong: Option<(Cause, About)>,
     /// Evidence that calls for a precaution.
     pub weak: Option<About>,
+    /// Weak evidence on a device that batch uses a lot just now: it says who, and what share of it that is.
+    pub guilty: Option<About>,
     /// What speaks against new jobs.
     pub against: Option<(Cause, About)>,
     /// How long there has been no evidence that batch could be guilty of.
@@ -81,6 +91,7 @@ impl View {
             now_ns,
             strong: None,
             weak: None,
+            guilty: None,
             against: None,
             calm_for_ns: None,
             healthy_for_ns: None,
@@ -98,7 +109,7 @@ impl View {
         for verdict in inputs.verdicts {
             view.dwell_ns = view.dwell_ns.max(verdict.dwell_ns);
             slack &= verdict.slack >= SLACK_TO_OPEN;
-            view.judge(verdict, memory);
+            view.judge(verdict, memory, inputs);
         }
         if memory.suspects != 0 {
             let index = memory.suspects.trailing_zeros() as usize;
@@ -122,7 +133,7 @@ impl View {
         view
     }
 
-    fn judge(&mut self, verdict: &Verdict, memory: &mut Memory) {
+    fn judge(&mut self, verdict: &Verdict, memory: &mut Memory, inputs: &Inputs<'_>) {
         let deaf = match verdict.signal {
             SignalState::Fresh => None,
             SignalState::Stale => Some(Cause::SignalStale),
@@ -145,6 +156,7 @@ impl View {
             Level::Weak => {
                 self.accuse(about);
                 self.weak = self.weak.or(Some(about));
+                self.guilty = self.guilty.or_else(|| about.if_guilty(inputs, memory.config.batch_share_guilty));
             }
             Level::Strong => {
                 self.accuse(about);

@@ -120,6 +120,7 @@ impl Model {
             verdicts: self.evaluator.verdicts(),
             filesystems: self.evaluator.filesystems(),
             batch_share: &share,
+            batch_share_now: &share,
             jobs: Some(4),
             self_check: true,
             drained: false,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{Steps, MS, S, TICK};
+use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{Cause, Deed, Level};
 
@@ -61,7 +62,7 @@ fn strong_evidence_extends_it() {
 
 #[test]
 fn evidence_that_returns_as_soon_as_batch_runs_is_strong() {
-    for (pause, precaution) in [(900 * MS, false), (1100 * MS, true)] {
+    for (pause, precaution) in [(4900 * MS, false), (5100 * MS, true)] {
         let mut steps = Steps::open();
         steps.level(Level::Weak);
         steps.run(2 * TICK);
@@ -91,9 +92,9 @@ fn in_the_closed_state_it_returns_to_closed() {
 fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() {
     let mut steps = Steps::open();
     let mut frozen = 0;
-    // An excursion every two seconds; the budget of an hour is 3.6 s.
+    // An excursion every eight seconds; the budget of an hour is 3.6 s.
     for _ in 0..100 {
-        for (level, time) in [(Level::Weak, 200 * MS), (Level::Calm, 1800 * MS)] {
+        for (level, time) in [(Level::Weak, 200 * MS), (Level::Calm, 7800 * MS)] {
             steps.level(level);
             for _ in 0..time / TICK {
                 frozen += u64::from(steps.step().freeze) * TICK;
@@ -114,4 +115,25 @@ fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() 
     steps.level(Level::Weak);
     steps.step();
     assert!(steps.actions().precaution);
+}
+
+#[test]
+fn weak_evidence_on_a_disk_that_batch_uses_is_enough() {
+    for (share, real) in [([0.19, 1.0], false), ([0.2, 0.0], true), ([f32::NAN; 2], false)] {
+        let mut steps = Steps::open();
+        steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+        steps.batch_share_now = share;
+        steps.level(Level::Weak);
+        steps.step();
+        assert_eq!((steps.state(), steps.actions().precaution), (NodeState::Frozen, !real), "{share:?}");
+    }
+    // It is known a moment later only: the disk is looked at when there is evidence.
+    let mut steps = Steps::open();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    steps.level(Level::Weak);
+    steps.run(2 * TICK);
+    steps.batch_share_now = [0.0, 0.6];
+    steps.step();
+    assert!(steps.actions().freeze && !steps.actions().precaution);
+    assert_eq!(steps.said(), [(Cause::WeakEvidence, Deed::Freeze), (Cause::BatchUsesDisk, Deed::Extend)]);
 }

@@ -60,6 +60,7 @@ fn set(steps: &mut Steps, spell: &Spell) {
         steps.filesystems[i].stuck = spell.stuck[i];
         steps.filesystems[i].batch_in_flight = spell.batch_in_flight;
         steps.batch_share[i] = spell.share;
+        steps.batch_share_now[i] = spell.share;
     }
     steps.jobs = spell.jobs;
     steps.self_check = spell.self_check;
@@ -100,7 +101,11 @@ proptest! {
                         prop_assert!(
                             matches!(
                                 event.cause,
-                                Cause::WeakEvidence | Cause::EvidenceReturned | Cause::StrongEvidence | Cause::Stuck
+                                Cause::WeakEvidence
+                                    | Cause::EvidenceReturned
+                                    | Cause::BatchUsesDisk
+                                    | Cause::StrongEvidence
+                                    | Cause::Stuck
                             ),
                             "{event:?}"
                         );

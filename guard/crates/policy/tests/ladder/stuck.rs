@@ -78,6 +78,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         verdicts: &steps.verdicts,
         filesystems: &one,
         batch_share: &[],
+        batch_share_now: &[],
         jobs: None,
         self_check: true,
         drained: false,

@@ -30,7 +30,8 @@ fn thaw(cause: Cause) -> Transition {
 }
 
 fn precaution(freeze: &Freeze, lease_ns: u64, memory: &mut Memory, view: &View) -> Option<Transition> {
-    if let Some((cause, about)) = view.strong {
+    let guilty = view.guilty.map(|about| (Cause::BatchUsesDisk, about));
+    if let Some((cause, about)) = view.strong.or(guilty) {
         return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Extend, precaution: false, about });
     }
     let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };

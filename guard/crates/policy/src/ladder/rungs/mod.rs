@@ -38,6 +38,15 @@ fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
         return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about });
     }
     let about = view.weak.filter(|_| memory.armed)?;
+    if let Some(about) = view.guilty {
+        return Some(Transition {
+            to: NodeState::Frozen,
+            cause: Cause::BatchUsesDisk,
+            deed: Deed::Freeze,
+            precaution: false,
+            about,
+        });
+    }
     let freeze = Transition {
         to: NodeState::Frozen,
         cause: Cause::EvidenceReturned,
