@@ -16,8 +16,10 @@ use crate::clock::Clock;
 use crate::control::StateFile;
 use crate::heartbeat;
 
-/// systemctl must answer within this, or the thaw goes ahead without it.
-const DEADLINE: Duration = Duration::from_secs(5);
+/// systemctl must answer within this, or the thaw goes ahead without it. Less than `TimeoutStopSec=` of the guard's unit.
+const DEADLINE: Duration = Duration::from_secs(3);
+/// A daemon-reload runs all generators.
+const RELOAD_DEADLINE: Duration = Duration::from_secs(25);
 
 /// Where things are.
 #[derive(Clone, Debug)]
@@ -103,43 +105,63 @@ impl Failsafe {
     /// systemd did not do it; the marker stays, so that the timer tries again.
     pub fn lift(&self) -> Result<bool> {
         let marker = self.marker();
-        if !marker.exists() {
-            return Ok(false);
-        }
+        let Ok(text) = std::fs::read(&marker) else { return Ok(false) };
         // `set-property` cannot say "as the unit file has it". So: back to what was there before, and then our run-time files
-        // away, so that they do not hide a later change of the unit file. No daemon-reload: it takes seconds on a busy node.
-        let text = std::fs::read_to_string(&marker).with_context(|| format!("{}", marker.display()))?;
-        let Caps { weight, quota } = Caps::parse(&text);
-        self.set(&weight, &quota)?;
-        for name in ["50-CPUWeight.conf", "50-CPUQuota.conf"] {
-            let path = self.control.join(format!("{}.d", self.unit())).join(name);
-            match std::fs::remove_file(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("{}", path.display()));
-                }
-                _ => {}
-            }
+        // away, so that they do not hide a later change of the unit file. Not by a daemon-reload, which takes seconds on a
+        // busy node, unless it is not known what was there before.
+        let before = Caps::parse(&String::from_utf8_lossy(&text));
+        if let Some(Caps { weight, quota }) = &before {
+            self.set(weight, quota)?;
         }
-        std::fs::remove_file(&marker).with_context(|| format!("{}", marker.display()))?;
+        for name in ["50-CPUWeight.conf", "50-CPUQuota.conf"] {
+            gone(&self.control.join(format!("{}.d", self.unit())).join(name))?;
+        }
+        if before.is_none() {
+            self.systemctl(&["daemon-reload"], RELOAD_DEADLINE)?;
+        }
+        gone(&marker)?;
         Ok(true)
     }
 
     fn cap(&self) -> Result<bool> {
-        if !self.slice.exists() || self.marker().exists() {
+        if !self.slice.exists() {
             return Ok(false);
         }
-        let before = ["cpu.weight", "cpu.max"].map(|file| {
+        let now = self.kernel();
+        let ours = Caps { weight: "1".into(), quota: self.cpu_quota.clone() };
+        let capped = Caps::parse(&now).as_ref() == Some(&ours);
+        // Before the caps and only once: what is there afterwards is ours, also if systemd was slow and we were killed.
+        let marked = self.mark(if capped { "" } else { &now });
+        if !capped {
+            self.set(&ours.weight, &ours.quota)?;
+        }
+        marked?;
+        Ok(!capped)
+    }
+
+    fn kernel(&self) -> String {
+        let line = |file| {
             let value = std::fs::read_to_string(self.slice.join(file)).unwrap_or_default();
             format!("{file} {}\n", value.trim())
-        });
-        self.set("1", &self.cpu_quota)?;
-        std::fs::write(self.marker(), before.concat()).with_context(|| format!("{}", self.marker().display()))?;
-        Ok(true)
+        };
+        ["cpu.weight", "cpu.max"].map(line).concat()
+    }
+
+    /// Writes down what was there before, unless that is known already.
+    fn mark(&self, text: &str) -> Result<()> {
+        let path = self.marker();
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        match file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(error).with_context(|| format!("{}", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn set(&self, weight: &str, quota: &str) -> Result<()> {
         let (weight, quota) = (format!("CPUWeight={weight}"), format!("CPUQuota={quota}"));
-        self.systemctl(&["set-property", "--runtime", self.unit(), &weight, &quota])
+        self.systemctl(&["set-property", "--runtime", self.unit(), &weight, &quota], DEADLINE)
     }
 
     fn thaw(&self) -> Result<bool> {
@@ -161,40 +183,57 @@ impl Failsafe {
         self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
     }
 
-    fn systemctl(&self, arguments: &[&str]) -> Result<()> {
-        run(&self.systemctl, arguments).with_context(|| format!("systemctl {}", arguments.join(" ")))
+    fn systemctl(&self, arguments: &[&str], deadline: Duration) -> Result<()> {
+        run(&self.systemctl, arguments, deadline).with_context(|| format!("systemctl {}", arguments.join(" ")))
     }
 }
 
-/// What systemd is told in order to get back the limits that the kernel had; empty = systemd's default.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// What systemd is told in order to get certain limits of the kernel.
+#[derive(Debug, PartialEq, Eq)]
 struct Caps {
     weight: String,
+    /// Empty = none.
     quota: String,
 }
 
 impl Caps {
-    /// From lines of `cpu.weight` and `cpu.max` (kernel, cgroup-v2.rst). What cannot be understood is left to the default.
-    fn parse(text: &str) -> Caps {
-        let mut caps = Caps::default();
+    /// From lines of `cpu.weight` and `cpu.max` (kernel, cgroup-v2.rst). `None` where systemd cannot be told just that.
+    fn parse(text: &str) -> Option<Caps> {
+        let (mut weight, mut quota) = (None, None);
         for line in text.lines() {
             match line.split_whitespace().collect::<Vec<_>>()[..] {
-                ["cpu.weight", weight] if weight.parse::<u32>().is_ok() => caps.weight = weight.to_owned(),
-                ["cpu.max", time, period] => caps.quota = percent(time, period).unwrap_or_default(),
+                ["cpu.weight", value] => weight = value.parse::<u32>().ok().filter(|w| (1..=10_000).contains(w)),
+                ["cpu.max", "max", _] => quota = Some(String::new()),
+                ["cpu.max", time, period] => quota = percent(time, period),
                 _ => {}
             }
         }
-        caps
+        Some(Caps { weight: weight?.to_string(), quota: quota? })
     }
 }
 
 fn percent(time: &str, period: &str) -> Option<String> {
-    let share = 100 * time.parse::<u64>().ok()? / period.parse::<u64>().ok().filter(|&p| p > 0)?;
-    Some(format!("{}%", share.max(1)))
+    let (time, period) = (time.parse::<u32>().ok()?, period.parse::<u32>().ok().filter(|&p| p > 0)?);
+    let hundredths = 10_000 * u64::from(time) / u64::from(period);
+    let text = match hundredths % 100 {
+        0 => format!("{}%", hundredths / 100),
+        rest => format!("{}.{rest:02}%", hundredths / 100),
+    };
+    (hundredths > 0).then_some(text)
+}
+
+/// Removes a file that may be gone already.
+fn gone(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command that must end in time.
-fn run(program: &Path, arguments: &[&str]) -> Result<()> {
+fn run(program: &Path, arguments: &[&str], deadline: Duration) -> Result<()> {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -206,10 +245,10 @@ fn run(program: &Path, arguments: &[&str]) -> Result<()> {
         if let Some(status) = child.try_wait()? {
             return if status.success() { Ok(()) } else { bail!("{status}") };
         }
-        if begun.elapsed() > DEADLINE {
+        if begun.elapsed() > deadline {
             // Its end is not waited for: it may be stuck, and the thaw is not to be.
             let _ = child.kill();
-            bail!("no answer within {} s", DEADLINE.as_secs());
+            bail!("no answer within {} s", deadline.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -221,14 +260,21 @@ mod tests {
 
     #[test]
     fn the_limits_before_are_said_in_systemd_s_words() {
-        for (text, weight, quota) in [
-            ("cpu.weight 50\ncpu.max max 100000\n", "50", ""),
-            ("cpu.weight 100\ncpu.max 150000 100000\n", "100", "150%"),
-            ("cpu.max 10 0\ncpu.weight -1\n", "", ""),
-            ("set by somebody\ncpu.weight \n", "", ""),
-            ("", "", ""),
+        for (text, expected) in [
+            ("cpu.weight 50\ncpu.max max 100000\n", Some(("50", ""))),
+            ("cpu.weight 100\ncpu.max 150000 100000\n", Some(("100", "150%"))),
+            ("cpu.weight 1\ncpu.max 155555 100000\n", Some(("1", "155.55%"))),
+            // CPUWeight=idle, what systemd refuses, and what is cut off or of another version.
+            ("cpu.weight 0\ncpu.max max 100000\n", None),
+            ("cpu.weight 10001\ncpu.max max 100000\n", None),
+            ("cpu.weight 50\ncpu.max 18446744073709551615 1\n", None),
+            ("cpu.weight 50\ncpu.max 10 0\n", None),
+            ("cpu.weight 50\n", None),
+            ("set by beer-guard failsafe\n", None),
+            ("", None),
         ] {
-            assert_eq!(Caps::parse(text), Caps { weight: weight.into(), quota: quota.into() }, "{text:?}");
+            let expected = expected.map(|(weight, quota)| Caps { weight: weight.into(), quota: quota.into() });
+            assert_eq!(Caps::parse(text), expected, "{text:?}");
         }
     }
 }

@@ -19,6 +19,7 @@ fn fake_systemctl(folders: &NodeFolders) -> guardd::failsafe::Failsafe {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/systemctl");
     std::os::unix::fs::symlink(script, &program).unwrap();
     std::fs::create_dir_all(folders.slice()).unwrap();
+    std::os::unix::fs::symlink(folders.slice(), folders.path("slice")).unwrap();
     std::fs::write(folders.slice().join("cgroup.freeze"), "1\n").unwrap();
     std::fs::write(folders.slice().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
     std::fs::write(folders.slice().join("cpu.weight"), "50\n").unwrap();
@@ -100,4 +101,39 @@ fn a_systemd_that_says_no_does_not_keep_jobs_frozen() {
     let error = failsafe.after_exit(true).unwrap_err();
     assert!(format!("{error:#}").contains("systemctl set-property"), "{error:#}");
     assert!(!frozen(&folders));
+}
+
+#[test]
+fn what_was_there_before_is_known_whatever_happens_in_between() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let limits = || ["cpu.weight", "cpu.max"].map(|f| std::fs::read_to_string(folders.slice().join(f)).unwrap());
+    let before = limits();
+    // systemd does what it is told, but systemctl is gone by then; and then it is capped again.
+    std::fs::write(folders.path("slow"), "").unwrap();
+    assert!(failsafe.after_exit(false).is_err());
+    std::fs::remove_file(folders.path("slow")).unwrap();
+    assert!(!failsafe.after_exit(false).unwrap().capped, "the kernel has the caps");
+    assert!(failsafe.lift().unwrap());
+    assert_eq!(limits(), before);
+    assert!(!failsafe.lift().unwrap(), "once");
+    // Lifted, but killed before it could say so: the next cap is a cap.
+    assert!(failsafe.after_exit(false).unwrap().capped);
+    for (file, text) in ["cpu.weight", "cpu.max"].iter().zip(&before) {
+        std::fs::write(folders.slice().join(file), text).unwrap();
+    }
+    assert!(failsafe.after_exit(false).unwrap().capped);
+    assert!(failsafe.lift().unwrap());
+    assert_eq!(limits(), before);
+}
+
+#[test]
+fn caps_of_unknown_origin_are_lifted_by_a_reload() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    std::fs::write(folders.slice().join("cpu.weight"), "1\n").unwrap();
+    std::fs::write(folders.slice().join("cpu.max"), "100000 100000\n").unwrap();
+    assert!(!failsafe.after_exit(false).unwrap().capped);
+    assert!(failsafe.lift().unwrap());
+    assert_eq!(systemctl_said(&folders), "daemon-reload\n");
 }

@@ -64,7 +64,7 @@ pub struct ObjectiveStatus {
     /// Is the whole latency judged, against what is usual? Else only the share over the threshold, until there is a baseline.
     #[serde(default)]
     pub learned: bool,
-    /// How much requests share their fate: their evidence is divided by this. 0 while unknown.
+    /// How many requests share one fate: their evidence is divided by this, by 8 at most. 0 while unknown.
     #[serde(default)]
     pub dependence: f64,
     /// The worst series.

@@ -79,7 +79,8 @@ pub struct Verdict {
     pub rate: f64,
     /// Some series is judged by its whole latency: it has a baseline. Until then only the share over the threshold counts.
     pub learned: bool,
-    /// How much requests share their fate: their evidence is divided by this. The largest of all series, 0 while unknown.
+    /// How many requests share one fate: their evidence is divided by this, by 8 at most. The largest of all series, 0 while
+    /// unknown.
     pub dependence: f64,
     /// The objective's dwell time.
     pub dwell_ns: u64,

@@ -122,3 +122,11 @@ fn without_a_baseline_the_share_test_finds_a_broken_objective() {
     let verdict = &trial.evaluator.verdicts()[0];
     assert!(!verdict.learned && verdict.slack < 0.0, "a broken objective is no baseline: {verdict:?}");
 }
+
+#[test]
+fn the_price_of_stalls_that_are_longer_than_the_floor() {
+    // One stall of 20 ms in the mean every 20 s: 167 in a million requests. No false alarms by definition, but batch pays.
+    let (weak, strong) = false_alarms(Health::STALLS, 300.0, 12.0, FLOOR, 2);
+    assert!(weak < 167.0 / 3.0, "{weak} precautions in a million");
+    assert!(strong < 167.0 / 20.0, "{strong} freezes in a million");
+}

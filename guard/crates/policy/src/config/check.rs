@@ -111,8 +111,9 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
 fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
     let effect_timeout_ns = time("ladder.effect_timeout", raw.effect_timeout, S, MIN)?;
     let freeze_max_ns = time("ladder.freeze_max", raw.freeze_max, effect_timeout_ns + S, 10 * MIN)?;
-    // A lease shorter than two ticks would end before the loop could extend it.
-    let precaution_ns = time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), S)?;
+    // Shorter than two ticks it could not see an effect; longer than `effect_timeout` it would be no precaution.
+    let precaution_max_ns = effect_timeout_ns.min(5 * S);
+    let precaution_ns = time("ladder.precaution", raw.precaution, (2 * tick_ns).max(40 * MS), precaution_max_ns)?;
     let hold_ns = time("ladder.hold", raw.hold, 100 * MS, MIN.min(freeze_max_ns))?;
     let batch_share_min = between("ladder.batch_share_min", raw.batch_share_min, Share(0.0001), Share(0.5))?.0;
     Ok(LadderConfig {
@@ -120,7 +121,6 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
         hold_max_ns: time("ladder.hold_max", raw.hold_max, hold_ns, freeze_max_ns)?,
         flap_ns: time("ladder.flap", raw.flap, 100 * MS, 10 * MIN)?,
         precaution_ns,
-        precaution_max_ns: time("ladder.precaution_max", raw.precaution_max, precaution_ns, 5 * S)?,
         precaution_budget: between("ladder.precaution_budget", raw.precaution_budget, Share(0.0), Share(0.05))?.0,
         effect_timeout_ns,
         innocent_backoff_ns: time("ladder.innocent_backoff", raw.innocent_backoff, S, 60 * MIN)?,

@@ -2,7 +2,8 @@
 //! How much requests share their fate. Were they independent, the chance that the sum of their evidence climbs above some
 //! height while all is well would fall as exp(-height). Requests that wait in the same queue are late together, and then it
 //! falls as exp(-height / k). This k is measured here, from the peaks of the sum in calm times; evidence divided by it is
-//! worth what independent evidence is.
+//! worth what independent evidence is. It is divided by [`MOST`] at most, though: beyond that false alarms are more frequent
+//! than stated.
 
 /// Peaks below this are not exponential yet.
 const LOW: f64 = 2.0;
@@ -16,7 +17,7 @@ const PRIOR: f64 = 5.0;
 const REMEMBERED: f64 = 3000.0;
 /// The largest divisor. Where stalls that everybody shares are long and frequent more would be needed to keep false alarms
 /// as rare as stated; but a freeze that comes a second late keeps no promise, and one that was not needed only costs batch.
-const MOST: f64 = 8.0;
+pub const MOST: f64 = 8.0;
 /// Time that a first measurement takes.
 const SETTLE_S: f64 = 20.0;
 
@@ -60,11 +61,16 @@ impl Kinship {
         (self.sum, self.peak) = (0.0, 0.0);
     }
 
-    /// The divisor, 1 to 8: the scale of the exponential law of the peaks. The mean of the excess would be that too, but
+    /// The ratio k, at least 1: the scale of the exponential law of the peaks. The mean of the excess would be that too, but
     /// where rare runs hide among many lone peaks it would not show them; the ratio of its moments does.
     /// `None` while it is not known.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.passed_s >= SETTLE_S).then(|| (self.squares / (2.0 * self.excess)).max(1.0))
+    }
+
+    /// What evidence is divided by.
     pub fn divisor(&self) -> Option<f64> {
-        (self.passed_s >= SETTLE_S).then(|| (self.squares / (2.0 * self.excess)).clamp(1.0, MOST))
+        self.ratio().map(|ratio| ratio.min(MOST))
     }
 }
 
@@ -74,7 +80,7 @@ mod tests {
     use crate::detector::trial::Random;
 
     /// Log-likelihood ratios of a normal against one that lies higher by 1, each `run` of them alike.
-    fn divisor(run: u64) -> f64 {
+    fn ratio(run: u64) -> f64 {
         let mut random = Random::new(7);
         let mut kinship = Kinship::default();
         let mut value = 0.0;
@@ -84,14 +90,13 @@ mod tests {
             }
             kinship.collect(value, 0.0, 0.01);
         }
-        kinship.divisor().unwrap()
+        kinship.ratio().unwrap()
     }
 
     #[test]
     fn independent_requests_have_none_and_runs_have_their_length() {
-        assert!(divisor(1) < 1.15, "{}", divisor(1));
-        assert!(divisor(7) > 3.0 && divisor(7) < 8.0, "{}", divisor(7));
-        assert_eq!(divisor(100), MOST);
+        assert!(ratio(1) < 1.15, "{}", ratio(1));
+        assert!(ratio(10) > 5.0 && ratio(10) < 12.0, "{}", ratio(10));
     }
 
     #[test]
@@ -100,8 +105,8 @@ mod tests {
         for _ in 0..19 {
             kinship.collect(-1.0, 0.0, 1.0);
         }
-        assert_eq!(kinship.divisor(), None);
+        assert_eq!((kinship.ratio(), kinship.divisor()), (None, None));
         kinship.collect(-1.0, 0.0, 1.0);
-        assert_eq!(kinship.divisor(), Some(1.0));
+        assert_eq!((kinship.ratio(), kinship.divisor()), (Some(1.0), Some(1.0)));
     }
 }

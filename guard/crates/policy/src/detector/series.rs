@@ -126,7 +126,7 @@ impl Tests {
 
     /// How much requests have in common, once that is known.
     pub fn dependence(&self) -> Option<f64> {
-        Some(self.shape_kinship.divisor()?.max(self.share_kinship.divisor()?))
+        Some(self.shape_kinship.ratio()?.max(self.share_kinship.ratio()?))
     }
 
     pub fn level(&self) -> Level {

@@ -22,17 +22,19 @@ const DOUBLINGS: u32 = 4;
 pub(super) struct Freeze {
     /// Since when batch stands still, as a precaution or not.
     pub since_ns: u64,
-    /// End of the lease; `None` = a real freeze.
-    pub lease_ns: Option<u64>,
+    /// Not (yet) a real one.
+    pub precaution: bool,
     /// A real freeze lasts at least so long.
     pub hold_ns: u64,
     /// Last moment without evidence.
     pub calm_ns: u64,
+    /// Objectives that had evidence during it, bit by index.
+    pub accused: u64,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
 }
 
-/// A precaution that has ended: whether it was needless is known when evidence had the time to return.
+/// A precaution that ended because it was calm: whether it was needless is known when evidence had the time to return.
 #[derive(Clone, Copy, Debug)]
 struct Ended {
     at_ns: u64,
@@ -118,19 +120,14 @@ impl Memory {
     /// Books the last precaution as needless once its time for being proved right is over.
     pub fn settle_precaution(&mut self, now_ns: u64) {
         if let Some(ended) = self.on_trial.take_if(|ended| now_ns.saturating_sub(ended.at_ns) >= RETURN_NS) {
-            self.counters.needless += 1;
-            self.counters.needless_ns += ended.lasted_ns;
-            self.budget.spend(now_ns, ended.lasted_ns);
+            self.book_needless(ended.lasted_ns, now_ns);
         }
     }
 
-    /// Another lease for the precaution that is going on, unless it has lasted for long enough.
-    pub fn renew_precaution(&mut self, now_ns: u64) -> bool {
-        let (lease_ns, max_ns) = (self.config.precaution_ns, self.config.precaution_max_ns);
-        let Some(freeze) = &mut self.freeze else { return false };
-        let end_ns = (now_ns + lease_ns).min(freeze.since_ns + max_ns);
-        freeze.lease_ns = Some(end_ns);
-        end_ns > now_ns
+    fn book_needless(&mut self, lasted_ns: u64, now_ns: u64) {
+        self.counters.needless += 1;
+        self.counters.needless_ns += lasted_ns;
+        self.budget.spend(now_ns, lasted_ns);
     }
 
     /// Is the evidence of this objective known to have nothing to do with batch?
@@ -194,7 +191,7 @@ impl Memory {
         match t.deed {
             Deed::Freeze => self.begin_freeze(t.precaution, now_ns),
             Deed::Extend => self.extend(),
-            Deed::Thaw => self.end_freeze(t.precaution, now_ns),
+            Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
             _ => {}
         }
         if t.to != self.state || t.deed == Deed::Extend {
@@ -206,9 +203,9 @@ impl Memory {
     }
 
     fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
-        let lease_ns = precaution.then(|| now_ns.saturating_add(self.config.precaution_ns));
         let hold_ns = self.hold(now_ns);
-        self.freeze = Some(Freeze { since_ns: now_ns, lease_ns, hold_ns, calm_ns: now_ns, before: self.state });
+        let before = self.state;
+        self.freeze = Some(Freeze { since_ns: now_ns, precaution, hold_ns, calm_ns: now_ns, accused: 0, before });
         if precaution {
             self.armed = false;
             self.counters.precautions += 1;
@@ -221,20 +218,23 @@ impl Memory {
 
     fn extend(&mut self) {
         if let Some(freeze) = &mut self.freeze {
-            freeze.lease_ns = None;
+            freeze.precaution = false;
             self.counters.freezes += 1;
             self.counters.hold_ns = freeze.hold_ns;
         }
     }
 
-    fn end_freeze(&mut self, precaution: bool, now_ns: u64) {
+    fn end_freeze(&mut self, precaution: bool, cause: Cause, now_ns: u64) {
         let Some(freeze) = self.freeze.take() else { return };
-        let lasted = now_ns.saturating_sub(freeze.since_ns);
-        if precaution {
-            self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns: lasted });
-        } else {
-            self.counters.frozen_ns += lasted;
+        let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
+        if !precaution {
+            self.counters.frozen_ns += lasted_ns;
             self.thawed_ns = Some(now_ns);
+        } else if cause == Cause::Calm {
+            self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns });
+        } else {
+            // It did not help.
+            self.book_needless(lasted_ns, now_ns);
         }
     }
 

@@ -28,10 +28,8 @@ pub struct LadderConfig {
     pub hold_max_ns: u64,
     /// A refreeze this soon after a thaw doubles the hold.
     pub flap_ns: u64,
-    /// Lease of a precautionary freeze; renewed while the evidence stands.
-    pub precaution_ns: u64,
     /// Longest precautionary freeze.
-    pub precaution_max_ns: u64,
+    pub precaution_ns: u64,
     /// Share of wall time of the last hour that needless precautionary freezes may cost.
     pub precaution_budget: f64,
     /// A freeze without improvement for this long: batch is innocent.
@@ -76,8 +74,6 @@ pub struct Actions {
     pub freeze: bool,
     /// The freeze is a precaution.
     pub precaution: bool,
-    /// When the freeze ends by itself if the loop does not extend it (precaution lease or freeze_max).
-    pub freeze_until_ns: u64,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
     /// Why the state is what it is.
@@ -138,11 +134,11 @@ impl Ladder {
         if std::mem::take(&mut self.adopted) {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
+        memory.settle_precaution(now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
             memory.apply(transition, now_ns, &mut events);
         }
-        memory.settle_precaution(now_ns);
         self.watch_budget(now_ns, &mut events);
         let memory = &self.memory;
         let recently = memory.thawed_ns.is_some_and(|t| now_ns.saturating_sub(t) < memory.config.flap_ns);
@@ -171,9 +167,9 @@ impl Ladder {
     fn actions(&self, view: &View, events: Events) -> Actions {
         let memory = &self.memory;
         let freeze = memory.freeze.as_ref();
-        let precaution = freeze.is_some_and(|f| f.lease_ns.is_some());
+        let precaution = freeze.is_some_and(|f| f.precaution);
         let admit = match freeze {
-            // A tenth of a second is no reason to tell HTCondor that the node is closed.
+            // A second at most is no reason to tell HTCondor that the node is closed.
             Some(freeze) => precaution && freeze.before == NodeState::Open,
             None => memory.state == NodeState::Open,
         };
@@ -186,8 +182,6 @@ impl Ladder {
             admit: admit && view.against.is_none(),
             freeze: freeze.is_some(),
             precaution,
-            freeze_until_ns: freeze
-                .map_or(0, |f| f.lease_ns.unwrap_or_else(|| f.since_ns.saturating_add(memory.config.freeze_max_ns))),
             quarantined: memory.quarantined,
             reason,
             events,

@@ -3,12 +3,16 @@
 
 use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
+use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
 use crate::objective::{Level, SignalState, Verdict};
 use intf::segment::SeriesId;
 
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
 const SLACK_TO_OPEN: f64 = 0.2;
+
+/// What batch had in flight when it was frozen is gone after this.
+const DRAIN_NS: u64 = 1_000_000_000;
 
 /// What a decision is about.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,8 +131,9 @@ impl View {
         let healthy = calm && slack && view.against.is_none() && !inputs.verdicts.is_empty();
         view.healthy_for_ns = lasting(&mut memory.healthy_since_ns, healthy, now_ns);
         memory.armed |= calm;
-        if let (true, Some(freeze)) = (calm, &mut memory.freeze) {
-            freeze.calm_ns = now_ns;
+        if let Some(freeze) = &mut memory.freeze {
+            freeze.accused |= view.accused;
+            freeze.calm_ns = if calm { now_ns } else { freeze.calm_ns };
         }
         view
     }
@@ -192,7 +197,8 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
     for (index, load) in inputs.filesystems.iter().enumerate().take(FILESYSTEMS) {
         let bit = 1u128 << index;
         let quarantined = memory.quarantined & bit != 0;
-        let used = used_by_batch(memory, inputs, index);
+        note_use(memory, inputs, index);
+        let used = memory.used & bit != 0 && began_under_batch(memory, load, now_ns);
         if !load.stuck {
             memory.suspects &= !bit;
             // Room is kept for the transition of this step; what waits is seen again at the next one.
@@ -215,18 +221,27 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
     }
     // Filesystems of a segment that is gone are neither suspect nor in quarantine.
     let known = if inputs.filesystems.len() >= 128 { u128::MAX } else { (1u128 << inputs.filesystems.len()) - 1 };
+    memory.used &= known;
     memory.suspects &= known;
     memory.quarantined &= known;
 }
 
-/// Does batch use this filesystem? While it stands still: did it, just before. A precaution must not make it look innocent.
-fn used_by_batch(memory: &mut Memory, inputs: &Inputs<'_>, index: usize) -> bool {
+/// Keeps in mind whether batch uses this filesystem. While batch stands still nothing is learned about that, or a precaution
+/// would make it look innocent.
+fn note_use(memory: &mut Memory, inputs: &Inputs<'_>, index: usize) {
     let share = inputs.batch_share.get(index).copied().unwrap_or(f32::NAN);
     // A comparison with NaN is false: an unknown share counts as none.
-    let now = inputs.filesystems[index].batch_in_flight > 0 || share >= memory.config.batch_share_min as f32;
+    let used = inputs.filesystems[index].batch_in_flight > 0 || share >= memory.config.batch_share_min as f32;
     let bit = 1u128 << index;
-    if memory.freeze.is_none() {
-        memory.used = if now { memory.used | bit } else { memory.used & !bit };
+    if used {
+        memory.used |= bit;
+    } else if memory.freeze.is_none() {
+        memory.used &= !bit;
     }
-    now || memory.used & bit != 0
+}
+
+/// Did the oldest request in flight begin while batch ran, or so shortly after that what batch had sent was still there?
+fn began_under_batch(memory: &Memory, load: &FilesystemLoad, now_ns: u64) -> bool {
+    let frozen_ns = memory.freeze.map_or(0, |freeze| now_ns.saturating_sub(freeze.since_ns));
+    load.oldest_ns.saturating_add(DRAIN_NS) >= frozen_ns
 }

@@ -10,7 +10,6 @@ fn strong_evidence_freezes_at_once_and_holds() {
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);
     assert!(steps.actions().freeze && !steps.actions().precaution && !steps.actions().admit);
-    assert_eq!(steps.actions().freeze_until_ns, steps.now + 120 * S);
     assert_eq!(steps.said(), [(Cause::StrongEvidence, Deed::Freeze)]);
     // Calm at once: it holds for a second and then until it was calm for two.
     steps.level(Level::Calm);

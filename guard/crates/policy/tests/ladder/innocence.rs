@@ -70,3 +70,16 @@ fn a_freeze_that_helped_for_a_moment_is_given_the_time_from_then_on() {
     assert_eq!(steps.until_left(20 * S), 10 * S);
     assert_eq!(steps.said()[1], (Cause::BatchInnocent, Deed::Thaw));
 }
+
+#[test]
+fn evidence_that_flickers_whatever_batch_does_is_acquitted_too() {
+    // Never calm for the dwell time, never slow for the effect timeout.
+    let mut steps = Steps::open();
+    let mut frozen = 0;
+    for tick in 0..600 * S / TICK {
+        steps.level(if tick % 25 == 0 { Level::Weak } else { Level::Calm });
+        frozen += u64::from(steps.step().freeze) * TICK;
+    }
+    assert!(steps.said().iter().any(|said| said.0 == Cause::FreezeMax));
+    assert!(frozen < 450 * S, "{} of 600 s", frozen / S);
+}

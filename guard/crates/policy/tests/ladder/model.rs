@@ -218,7 +218,7 @@ fn a_dead_disk_without_batch_costs_batch_one_precaution_at_most() {
     model.run(29 * S);
     assert_eq!(model.said(Cause::StuckWithoutBatch), 1);
     assert_eq!(model.ladder.counters().freezes, 0, "{:?}", model.events);
-    assert!(model.frozen_ns <= config().precaution_max_ns, "{} ms", model.frozen_ns / MS);
+    assert!(model.frozen_ns <= config().precaution_ns, "{} ms", model.frozen_ns / MS);
     // All that waited completes at once: bad luck, not evidence.
     model.run(10 * S);
     assert_eq!(model.said(Cause::Unstuck), 1);

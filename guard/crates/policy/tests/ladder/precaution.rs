@@ -5,18 +5,14 @@ use intf::state::NodeState;
 use policy::{Cause, Deed, Level};
 
 #[test]
-fn weak_evidence_freezes_for_the_lease_and_no_longer_than_it_may_be_renewed() {
+fn weak_evidence_freezes_for_a_second_at_most() {
     let mut steps = Steps::open();
     steps.level(Level::Weak);
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);
     assert!(steps.actions().precaution && steps.actions().admit, "HTCondor need not hear of it");
-    assert_eq!(steps.actions().freeze_until_ns, steps.now + 100 * MS);
-    let (start, lease) = (steps.now, 100 * MS);
-    steps.run(lease);
-    assert_eq!(steps.actions().freeze_until_ns, start + 2 * lease, "renewed while the evidence stands");
     assert!(steps.ladder.acting(), "what a precaution cuts short is no lesson");
-    assert_eq!(lease + steps.until_left(2 * S), S);
+    assert_eq!(steps.until_left(2 * S), S);
     assert_eq!(steps.state(), NodeState::Open, "back where it came from");
     // Once for an excursion: the same evidence does not freeze again.
     steps.run(10 * S);
@@ -136,4 +132,31 @@ fn weak_evidence_on_a_disk_that_batch_uses_is_enough() {
     steps.step();
     assert!(steps.actions().freeze && !steps.actions().precaution);
     assert_eq!(steps.said(), [(Cause::WeakEvidence, Deed::Freeze), (Cause::BatchUsesDisk, Deed::Extend)]);
+}
+
+#[test]
+fn a_precaution_that_did_not_help_is_not_a_reason_for_the_next_freeze() {
+    let mut steps = Steps::open();
+    steps.level(Level::Weak);
+    steps.step();
+    steps.until_left(2 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::PrecautionOver, Deed::Thaw)));
+    steps.level(Level::Calm);
+    steps.step();
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution, "it stayed slow without batch");
+}
+
+#[test]
+fn a_loop_that_was_held_up_does_not_take_late_evidence_for_evidence_that_returned() {
+    let mut steps = Steps::open();
+    steps.level(Level::Weak);
+    steps.step();
+    steps.level(Level::Calm);
+    steps.step();
+    steps.now += 6 * S;
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution);
 }

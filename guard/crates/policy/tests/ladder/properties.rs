@@ -85,7 +85,7 @@ proptest! {
                     true => {
                         let since = *frozen_since.get_or_insert(now);
                         prop_assert!(now - since <= config.freeze_max_ns);
-                        prop_assert!(actions.freeze_until_ns > now);
+                        prop_assert!(!actions.precaution || now - since <= config.precaution_ns + TICK);
                     }
                     false => frozen_since = None,
                 }

@@ -17,9 +17,9 @@ impl Rung for Frozen {
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         // Frozen without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Calm)) };
-        match freeze.lease_ns {
-            Some(lease_ns) => precaution(&freeze, lease_ns, memory, view),
-            None => real(&freeze, memory, view),
+        match freeze.precaution {
+            true => precaution(&freeze, memory, view),
+            false => real(&freeze, memory, view),
         }
     }
 }
@@ -29,31 +29,26 @@ fn thaw(cause: Cause) -> Transition {
     Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about: About::default() }
 }
 
-fn precaution(freeze: &Freeze, lease_ns: u64, memory: &mut Memory, view: &View) -> Option<Transition> {
+/// It may last for longer than a request: the queue that batch left behind has to drain before a freeze can show that it
+/// helped, and a disk that serves one request in 8 ms takes long for what a single hog has in flight.
+fn precaution(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
     let guilty = view.guilty.map(|about| (Cause::BatchUsesDisk, about));
     if let Some((cause, about)) = view.strong.or(guilty) {
         return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Extend, precaution: false, about });
     }
     let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };
     if view.calm_for_ns.is_some() {
-        return Some(end(Cause::Calm));
+        return Some(end(view.deaf.unwrap_or(Cause::Calm)));
     }
-    if view.now_ns < lease_ns {
-        return None;
-    }
-    // The queue that batch left behind has to drain before a freeze can show that it helped: a disk that serves one
-    // request in 8 ms needs longer than a lease for what a single hog has in flight.
-    match memory.renew_precaution(view.now_ns) {
-        true => None,
-        false => Some(end(Cause::PrecautionOver)),
-    }
+    let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
+    (lasted_ns >= memory.config.precaution_ns).then(|| end(Cause::PrecautionOver))
 }
 
 fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
     let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
     if lasted_ns >= memory.config.freeze_max_ns {
         // Without the backoff the same evidence would freeze again at the next tick, and so for ever.
-        memory.acquit(view.accused, view.now_ns);
+        memory.acquit(freeze.accused, view.now_ns);
         return Some(with_evidence(Cause::FreezeMax, view));
     }
     if lasted_ns < freeze.hold_ns {
@@ -63,7 +58,7 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
         return (calm_for_ns >= view.dwell_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
     }
     if view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
-        memory.acquit(view.accused, view.now_ns);
+        memory.acquit(freeze.accused, view.now_ns);
         return Some(with_evidence(Cause::BatchInnocent, view));
     }
     None
