@@ -127,7 +127,7 @@ impl Record {
                 format!("a request there is stuck and batch does not use it{measured}; look at that disk")
             }
             "unstuck" => "its requests move again".into(),
-            "precaution_over" => "no stronger evidence came in time".into(),
+            "precaution_over" => "storage stayed slow although batch stood still".into(),
             "calm" => "it was calm".into(),
             "batch_innocent" => format!("{place} stayed slow without batch{measured}: batch is innocent"),
             "freeze_max" => "nothing may stay frozen for longer".into(),
