@@ -102,5 +102,5 @@ def test_facts_of_a_node_come_with_one_command() -> None:
 
 
 def test_a_wait_names_what_did_not_happen() -> None:
-    with pytest.raises(BenchmarkError, match="pigs fly"):
-        wait_until(lambda: False, 0.05, "pigs fly", interval=0.01)
+    with pytest.raises(BenchmarkError, match="pigs fly\nno wings"):
+        wait_until(lambda: False, 0.05, "pigs fly", interval=0.01, explain=lambda: "no wings")
