@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from beerbench import host
 from beerbench.batch import Batch
+from beerbench.clients import ClientError, Clients, Load, Storage
 from beerbench.errors import BenchmarkError
 from beerbench.guard import DROP_IN, Guard
 from beerbench.session import Session
@@ -34,6 +35,12 @@ def test_a_session_knows_the_files_and_hides_the_key(tmp_path: Path) -> None:
 def test_a_disk_without_files_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BenchmarkError, match="no files to read in /data/02"):
         Session(FakeNode(), FakeRoot(), tmp_path, ["/data/02"])
+
+
+def test_a_client_that_ends_at_once_is_not_ready(tmp_path: Path) -> None:
+    run = Clients(FakeRoot(), Storage("nowhere:1094", []), tmp_path).start("open_loop", "dead", Load(duration=1))
+    with pytest.raises(ClientError, match="ended, or is not ready after 5 s"):
+        run.wait_ready(5)
 
 
 def test_the_nodes_clock_is_found_within_its_error() -> None:
