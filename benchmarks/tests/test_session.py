@@ -11,7 +11,7 @@ from beerbench import host
 from beerbench.batch import Batch
 from beerbench.clients import ClientError, Clients, Load, Storage
 from beerbench.errors import BenchmarkError
-from beerbench.guard import DROP_IN, Guard
+from beerbench.guard import DROP_IN, JOBS, Guard
 from beerbench.session import Session
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
@@ -58,28 +58,31 @@ def test_jobs_go_to_the_queue_of_the_storage_nodes() -> None:
 
 
 def test_waiting_for_containers_ends_when_they_all_run() -> None:
-    node = FakeNode([(r"condor_submit", "17.0 - 17.0\n"), (r"docker ps", "HTCJob17_0_slot1_1_PID9\nother\n\n17 2\n")])
+    node = FakeNode(
+        [(r"condor_submit", "17.0 - 17.0\n"), (r"docker ps", "HTCJob17_0_slot1_1_PID9 c0ffee\nother 1\n17 2\n")]
+    )
     batch = Batch(node)
-    batch.wait_for_containers([batch.submit("burn")], 5)
+    assert batch.wait_for_containers([batch.submit("burn")], 5) == [f"{JOBS}/docker-c0ffee.scope"]
 
 
 def test_a_held_job_ends_the_wait_with_its_reason() -> None:
     node = FakeNode(
         [
             (r"condor_submit", "17.0 - 17.0\n"),
-            (r"docker ps", "\n17 5\n"),
+            (r"docker ps", "17 5\n"),
             (r"HoldReason", "5 image not found\n"),
         ]
     )
     batch = Batch(node)
     with pytest.raises(BenchmarkError, match="image not found"):
         batch.wait_for_containers([batch.submit("burn")], 5)
+    assert sum("docker ps" in command for command in node.commands) == 1
 
 
 def test_a_report_is_the_last_line_of_the_output() -> None:
     node = FakeNode([(r"condor_submit", "17.0\n"), (r"cat /home/alice/bench.17.out", 'noise\n{"events": 5}\n')])
     batch = Batch(node)
-    assert batch.report(batch.submit("physics"), 5) == {"events": 5}
+    assert batch.submit("physics").report(5) == {"events": 5}
 
 
 def test_the_guard_is_taken_away_without_a_substitute_and_comes_back() -> None:
