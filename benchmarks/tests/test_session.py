@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
@@ -101,6 +102,19 @@ def test_the_guard_is_taken_away_without_a_substitute_and_comes_back() -> None:
     assert f"rm {DROP_IN}" in node.commands[-1]
     guard.restore()
     assert sum("daemon-reload" in command for command in node.commands) == 2
+
+
+def test_the_guard_is_asked() -> None:
+    metrics = '# HELP beer_x_total Of x.\nbeer_x_total{kind="a"} 2\nbeer_x_total{kind="b"} 1.5\nbeer_x_total_2 7\n'
+    record = {"time_ns": 5_000_000_000, "from": "open", "to": "frozen", "cause": "strong_evidence", "action": "freeze"}
+    record |= {"outcome": "done", "duration_ns": 1}
+    answers = [(r"metrics", metrics), (r"journal", json.dumps(record)), (r"cgroup.events", "populated 1\nfrozen 1\n")]
+    guard = Guard(FakeNode(answers))
+    assert guard.metric("beer_x_total") == 3.5
+    with pytest.raises(BenchmarkError, match="no metric beer_y"):
+        guard.metric("beer_y")
+    assert [(one.action, one.time) for one in guard.decisions()] == [("freeze", 5.0)]
+    assert guard.frozen()
 
 
 def test_facts_of_a_node_come_with_one_command() -> None:
