@@ -14,13 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from beerbench.batch import Batch
+from beerbench.guard import Guard
 from beerlab import Machine, ready_node
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from support.condor import Condor
-from support.guard import Guard
-from support.storage import Storage
+from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
 
@@ -92,8 +89,8 @@ def keep_evidence(machine: Machine, request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def condor(node: Machine) -> Condor:
-    return Condor(node)
+def batch(node: Machine) -> Batch:
+    return Batch(node)
 
 
 @pytest.fixture
@@ -102,7 +99,7 @@ def guard(node: Machine) -> Guard:
 
 
 @pytest.fixture
-def storage(node: Machine, tmp_path: Path) -> Iterator[Storage]:
-    client = Storage(node, tmp_path)
-    yield client
-    client.stop()
+def storage(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
+    user = StorageUser(node, tmp_path)
+    yield user
+    user.kill()

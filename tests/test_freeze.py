@@ -6,41 +6,40 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from beerbench.batch import IDLE, RUNNING, Batch
+from beerbench.guard import JOBS, Guard
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.condor import COMPLETED, IDLE, RUNNING, Condor
-from support.guard import Guard
-from support.storage import Storage
-from support.waiting import wait_until
+from support import StorageUser, assert_one_run, report_of
 
 # Long, and judged by time: for a machine of its own.
 pytestmark = pytest.mark.full
 
-ROOT = "/sys/fs/cgroup"
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
 
 
 def usage(node: Machine, scope: str) -> tuple[int, int]:
     """CPU microseconds and I/O operations of a cgroup."""
-    cpu = node.execute(f"cat {ROOT}/{scope}/cpu.stat").stdout.split()
-    io = node.execute(f"cat {ROOT}/{scope}/io.stat").stdout.split()
+    cpu = node.execute(f"cat {scope}/cpu.stat").stdout.split()
+    io = node.execute(f"cat {scope}/io.stat").stdout.split()
     operations = sum(int(word.split("=")[1]) for word in io if word.startswith(("rios=", "wios=")))
     return int(cpu[cpu.index("usage_usec") + 1]), operations
 
 
 @pytest.mark.layout("scratch-on-data")
-def test_frozen_job(node: Machine, condor: Condor, guard: Guard, storage: Storage) -> None:
+def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
-    guard.wait_until_used_to_load()
-    hog = condor.submit("hog-disk --threads 24 --size 64MiB --seconds 30")
-    scope = hog.wait_for_scope(240)
+    guard.wait_until_learned(timeout=240)
+    hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30")
+    [scope] = batch.wait_for_containers([hog], timeout=240)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 
     # while frozen: nothing runs, nothing starts, HTCondor still sees a running job
     before = measure_while_frozen(node, guard, scope)
     assert before["used"] == (0, 0), f"a frozen job used CPU us, I/O: {before['used']}"
-    waiting = condor.submit("burn --seconds 1")
+    waiting = batch.submit("burn --seconds 1")
     assert hog.status == RUNNING
     frozen_states = []
     for _ in range(5):
@@ -50,17 +49,17 @@ def test_frozen_job(node: Machine, condor: Condor, guard: Guard, storage: Storag
     # the storage load ends and so does the reason for the freeze
     storage.stop()
     wait_until(lambda: not guard.frozen(), 180, "batch is thawed", explain=guard.why)
-    report = hog.report(timeout=400)
+    report = report_of(hog, timeout=400)
     assert report["ok"] is True
-    hog.assert_one_run()
-    waiting.wait_for(COMPLETED, timeout=300)
+    assert_one_run(hog)
+    report_of(waiting, timeout=300)
 
 
 def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> dict[str, Any]:
     """What the job uses between two looks, both inside one freeze; tried again when a thaw came between."""
 
     def attempt() -> dict[str, Any] | None:
-        settled = node.execute(f"sleep {SETTLE}; cat {ROOT}/beer.slice/beer-jobs.slice/cgroup.events").stdout
+        settled = node.execute(f"sleep {SETTLE}; cat {JOBS}/cgroup.events").stdout
         since = guard.status()["state_ns"]
         first = usage(node, scope)
         node.execute("sleep 2")
@@ -73,20 +72,20 @@ def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> dict[str, A
     return wait_until(attempt, 120, "two looks inside one freeze", explain=guard.why)
 
 
-def test_no_job_starts_without_a_living_guard(node: Machine, condor: Condor, guard: Guard) -> None:
+def test_no_job_starts_without_a_living_guard(node: Machine, batch: Batch, guard: Guard) -> None:
     """START needs a heartbeat younger than 60 s, and only the control loop writes it."""
     guard.wait_for_state("open", timeout=120)
     node.execute("systemctl stop beer-deadman.timer; systemctl stop beer-guard")
-    wait_until(lambda: heartbeat_age(node, condor) > 65, 150, "the heartbeat is older than the dead-man time")
-    job = condor.submit("burn --seconds 1")
+    wait_until(lambda: heartbeat_age(node) > 65, 150, "the heartbeat is older than the dead-man time")
+    job = batch.submit("burn --seconds 1")
     looks = [job.status for _ in range(15)]  # each look takes about a second under emulation
     assert set(looks) == {IDLE}, f"a job started without a guard: {looks}"
 
     node.execute("systemctl start beer-guard beer-deadman.timer")
     guard.wait_for_state("open", timeout=120)
-    job.report(timeout=240)
+    report_of(job, timeout=240)
 
 
-def heartbeat_age(node: Machine, condor: Condor) -> float:
-    value = condor.machine_attribute("BeerHeartbeat")
+def heartbeat_age(node: Machine) -> float:
+    value = node.execute("condor_status -af BeerHeartbeat | head -n 1").stdout.strip()
     return float(node.execute("date +%s").stdout) - float(value) if value not in ("", "undefined") else float("inf")

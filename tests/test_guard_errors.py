@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from beerbench.guard import JOBS, Guard
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.guard import JOBS, Guard
-from support.waiting import wait_until
 
 CONFIG = "/etc/beer/guard.toml"
 SEGMENT = "/run/beer/storage/beer.lat"

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import pytest
+from beerbench.batch import Batch
+from beerbench.guard import JOBS, Guard
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.condor import Condor
-from support.guard import JOBS, Guard
-from support.waiting import wait_until
+from support import assert_one_run, report_of
 
 # WatchdogSec=2s of the unit plus RestartSec, start-up and the kill itself, ten times over for emulation.
 REPLACED_WITHIN = 60
@@ -20,9 +21,9 @@ def freeze_by_hand(node: Machine) -> None:
 
 
 @pytest.mark.parametrize("signal", ["KILL", "STOP"])
-def test_guard_is_replaced_and_thaws(node: Machine, condor: Condor, guard: Guard, signal: str) -> None:
-    innocent = condor.submit("burn --seconds 20")
-    innocent.wait_for_scope(240)
+def test_guard_is_replaced_and_thaws(node: Machine, batch: Batch, guard: Guard, signal: str) -> None:
+    innocent = batch.submit("burn --seconds 20")
+    batch.wait_for_containers([innocent], timeout=240)
     before = guard.pid()
 
     node.execute(f"kill -STOP {before}")  # so that it cannot thaw what is frozen now
@@ -33,18 +34,18 @@ def test_guard_is_replaced_and_thaws(node: Machine, condor: Condor, guard: Guard
 
     wait_until(lambda: guard.pid() not in (0, before), REPLACED_WITHIN, "another guard runs", explain=guard.why)
     wait_until(lambda: not guard.frozen(), THAWED_WITHIN, "the jobs are thawed", explain=guard.why)
-    adopted = [record for record in guard.journal() if record["cause"] == "adopted"]
+    adopted = [record for record in guard.decisions() if record.cause == "adopted"]
     assert adopted, f"the new guard did not say that it took over a freeze:\n{guard.why()}"
 
-    report = innocent.report(timeout=240)
+    report = report_of(innocent, timeout=240)
     assert report["ok"] is True
-    innocent.assert_one_run()
+    assert_one_run(innocent)
 
 
-def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, condor: Condor, guard: Guard) -> None:
+def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, batch: Batch, guard: Guard) -> None:
     """The timer that does not depend on the guard thaws, into caps that do no harm."""
-    innocent = condor.submit("burn --seconds 10")
-    innocent.wait_for_scope(240)
+    innocent = batch.submit("burn --seconds 10")
+    batch.wait_for_containers([innocent], timeout=240)
     node.execute("systemctl mask --runtime --now beer-guard")
     freeze_by_hand(node)
 
@@ -52,5 +53,5 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, condor:
     weight = node.execute(f"cat {JOBS}/cpu.weight").stdout.strip()
     assert weight == "1", f"cpu.weight is {weight}, the conservative cap is 1"
     assert node.execute(f"cat {JOBS}/cpu.max").stdout.split()[0] != "max"
-    innocent.report(timeout=240)
-    innocent.assert_one_run()
+    report_of(innocent, timeout=240)
+    assert_one_run(innocent)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import tomllib
 import zlib
 
+from beerbench.batch import Batch
+from beerbench.guard import Guard
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.condor import Condor
-from support.guard import Guard
-from support.storage import OBJECTIVE_SECONDS, Storage
-from support.waiting import wait_until
+from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, report_of
 
 ROOT = "/sys/fs/cgroup"
 
@@ -32,18 +32,18 @@ def cgroup_of(unit: str) -> str:
     return f"{ROOT}/{parent}{unit}"
 
 
-def test_physics_job(node: Machine, condor: Condor, guard: Guard, storage: Storage) -> None:
+def test_physics_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     host = node.execute("hostname").stdout.strip()
     output = "/data/01/jobs/e2e.root"
     guard.wait_for_state("open", timeout=120)
-    job = condor.submit(f"physics --process z-hadrons --events 50 --seed 7 --output root://{host}/{output}")
+    job = batch.submit(f"physics --process z-hadrons --events 50 --seed 7 --output root://{host}/{output}")
 
-    scope = job.wait_for_scope(240)
-    assert node.execute(f"cat {ROOT}/{scope}/cgroup.procs").stdout.split(), "no process in the scope of the job"
+    [scope] = batch.wait_for_containers([job], timeout=240)
+    assert node.execute(f"cat {scope}/cgroup.procs").stdout.split(), "no process in the scope of the job"
     assert_limits(node, scope)
 
-    report = job.report(timeout=400)
-    job.assert_one_run()
+    report = report_of(job, timeout=400)
+    assert_one_run(job)
     assert report["events"] == 50
     checksum = report["checksum"].split(":")[1]
     assert checksum in storage.xrdfs("query", "checksum", output)
@@ -59,9 +59,9 @@ def assert_limits(node: Machine, scope: str) -> None:
         assert configured == kernel.replace("max", "infinity"), f"{unit}: {key}={configured}, kernel has {kernel}"
         assert configured not in ("infinity", "[not set]"), f"{unit}: {key} is not set"
     allowed = node.execute("systemctl show -P AllowedCPUs beer.slice").stdout.strip()
-    effective = node.execute(f"cat {ROOT}/{scope}/cpuset.cpus.effective").stdout.strip()
+    effective = node.execute(f"cat {scope}/cpuset.cpus.effective").stdout.strip()
     assert allowed.replace(" ", ",") == effective
-    assert int(node.execute(f"cat {ROOT}/{scope}/memory.max").stdout) == 256 << 20
+    assert int(node.execute(f"cat {scope}/memory.max").stdout) == 256 << 20
 
 
 def test_objective_is_what_the_other_tests_assume(node: Machine) -> None:
@@ -70,7 +70,7 @@ def test_objective_is_what_the_other_tests_assume(node: Machine) -> None:
     assert [item["threshold"] for item in reads] == [f"{OBJECTIVE_SECONDS * 1000:.0f}ms"]
 
 
-def test_storage_and_batch_are_told_apart(node: Machine, condor: Condor, guard: Guard, storage: Storage) -> None:
+def test_storage_and_batch_are_told_apart(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     """The same file, read from outside and by a job: two series, and the bytes of each."""
 
     def operations() -> dict[str, float]:
@@ -90,6 +90,6 @@ def test_storage_and_batch_are_told_apart(node: Machine, condor: Condor, guard: 
     wait_until(lambda: operations()["storage"] > before["storage"], 30, "reads from outside count as storage")
     middle = operations()
     assert middle["batch"] == before["batch"]
-    job = condor.submit(f"hog-xrootd --url root://{host}//data/01/store/load/file-00 --streams 1 --seconds 5")
-    job.report(timeout=300)
+    job = batch.submit(f"hog-xrootd --url root://{host}//data/01/store/load/file-00 --streams 1 --seconds 5")
+    report_of(job, timeout=300)
     wait_until(lambda: operations()["batch"] > middle["batch"], 30, "reads of the job count as batch")

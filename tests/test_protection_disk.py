@@ -7,12 +7,15 @@ the node. Innocent: a CPU job beside the hog, which loses no more than the time 
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from beerbench.batch import Batch, Job
+from beerbench.guard import Guard
+from beerbench.timeline.requests import Requests
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.condor import Condor, Job
-from support.guard import Guard
-from support.storage import OBJECTIVE_SECONDS, Samples, Storage
-from support.waiting import wait_until
+from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, first_over, percentile, report_of
 
 # Long, and judged by time: for a machine of its own.
 pytestmark = pytest.mark.full
@@ -29,44 +32,33 @@ HOGS = {
 }
 
 
-def start_innocent(condor: Condor) -> Job:
-    innocent = condor.submit("burn --seconds 90")
-    innocent.wait_for_scope(240)
+def start_innocent(batch: Batch) -> Job:
+    innocent = batch.submit("burn --seconds 90")
+    batch.wait_for_containers([innocent], timeout=240)
     return innocent
 
 
-def attack(node: Machine, condor: Condor, storage: Storage, hog: str) -> tuple[Samples, float, Job]:
+def attack(node: Machine, batch: Batch, storage: StorageUser, hog: str) -> tuple[Requests, float, Job]:
     """The hog beside a storage load that runs already: what the client saw, when it first hurt, and the hog."""
     host = node.execute("hostname").stdout.strip()
-    quiet_from = storage.now()
-    attacker = condor.submit(HOGS[hog].format(host=host))
-    attacker.wait_for_scope(240)
-    attack_from = storage.now()
+    quiet_from = time.time()
+    attacker = batch.submit(HOGS[hog].format(host=host))
+    batch.wait_for_containers([attacker], timeout=240)
+    attack_from = time.time()
     assert attack_from - quiet_from > QUIET, "the hog was there before storage alone could be measured"
-    wait_until(lambda: storage.now() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
-    samples = storage.samples()
-    calm = samples.between(quiet_from, quiet_from + QUIET)
-    print(f"storage alone: p50 {calm.percentile(50) * 1e3:.0f} ms, p99 {calm.percentile(99) * 1e3:.0f} ms")
-    return samples, samples.first_over(OBJECTIVE_SECONDS, after=quiet_from + QUIET), attacker
+    wait_until(lambda: time.time() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    samples = storage.stop()
+    calm = samples.due_between(quiet_from, quiet_from + QUIET)
+    print(f"storage alone: p50 {percentile(calm, 50) * 1e3:.0f} ms, p99 {percentile(calm, 99) * 1e3:.0f} ms")
+    return samples, first_over(samples, OBJECTIVE_SECONDS, after=quiet_from + QUIET), attacker
 
 
-def after_recovery(samples: Samples, onset: float) -> float:
+def after_recovery(samples: Requests, onset: float) -> float:
     """The client's p99 from RECOVERY after the onset."""
-    window = samples.between(onset + RECOVERY, onset + RECOVERY + WINDOW)
-    p99 = window.percentile(99)
-    print(f"from {RECOVERY:g} s after the onset: p50 {window.percentile(50) * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms")
+    window = samples.due_between(onset + RECOVERY, onset + RECOVERY + WINDOW)
+    p99 = percentile(window, 99)
+    print(f"from {RECOVERY:g} s after the onset: p50 {percentile(window, 50) * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms")
     return p99
-
-
-def unguard(node: Machine) -> None:
-    """The guard dies and nothing takes its place. HTCondor believes in it for the 60 s of its last heartbeat, so that
-    a job submitted at once still starts."""
-    node.execute(
-        "mkdir -p /run/systemd/system/beer-guard.service.d && "
-        "printf '[Service]\\nRestart=no\\nExecStopPost=\\n' > /run/systemd/system/beer-guard.service.d/unguard.conf && "
-        "systemctl daemon-reload && systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard",
-        timeout=120,
-    )
 
 
 CASES = [
@@ -76,20 +68,20 @@ CASES = [
 
 
 @pytest.mark.parametrize("hog", CASES)
-def test_with_the_guard(node: Machine, condor: Condor, guard: Guard, storage: Storage, hog: str) -> None:
+def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
     guard.wait_for_state("open", timeout=120)
     storage.start(rate=RATE, duration=500, disks=("/data/01",))
-    guard.wait_until_used_to_load()
-    innocent = start_innocent(condor)
-    samples, onset, attacker = attack(node, condor, storage, hog)
+    guard.wait_until_learned(timeout=240)
+    innocent = start_innocent(batch)
+    samples, onset, attacker = attack(node, batch, storage, hog)
     print(guard.why())
     assert after_recovery(samples, onset) <= OBJECTIVE_SECONDS, guard.why()
-    assert any(record["action"] == "freeze" for record in guard.journal()), f"nobody froze anything:\n{guard.why()}"
+    assert any(record.action == "freeze" for record in guard.decisions()), f"nobody froze anything:\n{guard.why()}"
 
-    attacker.report(timeout=400)
-    attacker.assert_one_run()
-    report = innocent.report(timeout=400)
-    innocent.assert_one_run()
+    report_of(attacker, timeout=400)
+    assert_one_run(attacker)
+    report = report_of(innocent, timeout=400)
+    assert_one_run(innocent)
     lost = report["longest_gap_seconds"]
     frozen = guard.metric("beer_frozen_seconds_total")
     assert lost <= frozen + 5, f"the innocent stood still for {lost} s, batch was frozen for {frozen} s"
@@ -97,11 +89,12 @@ def test_with_the_guard(node: Machine, condor: Condor, guard: Guard, storage: St
 
 
 @pytest.mark.parametrize("hog", CASES)
-def test_without_the_guard(node: Machine, condor: Condor, guard: Guard, storage: Storage, hog: str) -> None:
+def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
     guard.wait_for_state("open", timeout=120)
     storage.start(rate=RATE, duration=500, disks=("/data/01",))
-    guard.wait_until_used_to_load()
-    unguard(node)
-    samples, onset, _ = attack(node, condor, storage, hog)
+    guard.wait_until_learned(timeout=240)
+    # START believes in the last heartbeat for 60 s, so that the hog still starts
+    guard.take_away()
+    samples, onset, _ = attack(node, batch, storage, hog)
     assert not guard.frozen()
     assert after_recovery(samples, onset) > OBJECTIVE_SECONDS, "the attack does no harm: the test above shows nothing"

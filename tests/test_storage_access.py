@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from beerlab import Machine
-from support.storage import Storage
+from support import StorageUser
 
 IMAGE_RUN = "docker run --rm --network bridge --add-host $(hostname):host-gateway"
 
@@ -21,7 +21,7 @@ def in_container(node: Machine, command: str, keytab: str = "batch") -> tuple[in
     return result.status, result.stdout + result.stderr
 
 
-def test_batch_cannot_delete_storage_data(node: Machine, storage: Storage) -> None:
+def test_batch_cannot_delete_storage_data(node: Machine, storage: StorageUser) -> None:
     host = node.execute("hostname").stdout.strip()
     listed = storage.xrdfs("ls", "/data/01/store/real")
     victim = listed.splitlines()[0].strip()

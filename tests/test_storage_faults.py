@@ -6,11 +6,13 @@ from __future__ import annotations
 import time
 
 import pytest
+from beerbench.batch import RUNNING, Batch
+from beerbench.guard import Guard
+from beerbench.timeline.decisions import Decision
+from beerbench.timeline.requests import OK
+from beerbench.waiting import wait_until
 from beerlab import Machine
-from support.condor import RUNNING, Condor
-from support.guard import Guard
-from support.storage import Storage
-from support.waiting import wait_until
+from support import StorageUser, assert_one_run, report_of
 
 # Long, and judged by time: for a machine of its own.
 pytestmark = pytest.mark.full
@@ -33,24 +35,24 @@ def put_on_device_mapper(node: Machine, mount: str) -> None:
     node.wait_for_unit("xrootd@beer.service")
 
 
-def test_a_disk_that_stops_answering(node: Machine, condor: Condor, guard: Guard, storage: Storage) -> None:
+def test_a_disk_that_stops_answering(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     """Seen from the requests in flight within 1 s; batch that does not use the disk goes on."""
     put_on_device_mapper(node, STUCK_DISK)
     guard.wait_for_state("open", timeout=180)
-    innocent = condor.submit("burn --seconds 60")
-    innocent.wait_for_scope(240)
+    innocent = batch.submit("burn --seconds 60")
+    batch.wait_for_containers([innocent], timeout=240)
     storage.start(rate=20, duration=240, disks=(STUCK_DISK,))
     # so that the suspension is not noticed through a page that was still in memory
     suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
     try:
         wait_until(lambda: quarantine(guard), 30, "the stuck disk is noticed", explain=guard.why)
         record = quarantine(guard)[0]
-        assert STUCK_DISK in record["evidence"]["series"]
-        noticed_after = record["time_ns"] / 1e9 - suspended
-        first_stuck = noticed_after - record["evidence"]["limit"]
-        print(f"noticed {noticed_after:.2f} s after the suspension, limit {record['evidence']['limit']} s")
+        assert STUCK_DISK in record.series
+        noticed_after = record.time - suspended
+        first_stuck = noticed_after - record.limit
+        print(f"noticed {noticed_after:.2f} s after the suspension, limit {record.limit} s")
         # requests come every 50 ms, so one is in flight at once; its age counts from there
-        assert record["evidence"]["value"] <= 1.0, "noticed later than 1 s after the request began"
+        assert record.value <= 1.0, "noticed later than 1 s after the request began"
         assert first_stuck < 5
 
         ticks = guard.status()["control_loop"]["ticks"]
@@ -61,19 +63,19 @@ def test_a_disk_that_stops_answering(node: Machine, condor: Condor, guard: Guard
     finally:
         node.execute("dmsetup resume stuckdisk")
     wait_until(lambda: released(guard), 120, "the quarantine ends", explain=guard.why)
-    innocent.report(timeout=300)
-    innocent.assert_one_run()
+    report_of(innocent, timeout=300)
+    assert_one_run(innocent)
 
 
-def quarantine(guard: Guard) -> list[dict]:
-    return [record for record in guard.journal() if record["action"] == "quarantine"]
+def quarantine(guard: Guard) -> list[Decision]:
+    return [record for record in guard.decisions() if record.action == "quarantine"]
 
 
 def released(guard: Guard) -> bool:
-    return any(record["action"] == "release" for record in guard.journal())
+    return any(record.action == "release" for record in guard.decisions())
 
 
-def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage) -> None:
+def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: StorageUser) -> None:
     """The guard sees the new generation, counts no phantom breach, and carries on."""
     guard.wait_for_state("open", timeout=120)
     storage.start(rate=40, duration=240)
@@ -85,10 +87,10 @@ def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage
     restarted = time.time()
     before = guard.metric(read)
     wait_until(lambda: guard.metric(read) > before + 100, 120, "requests are counted again", explain=guard.why)
-    samples = storage.samples()
-    assert samples.between(restarted + 20, time.time()).ok.mean() > 0.9, "the client did not find the server again"
+    late = storage.stop().due_between(restarted + 20, time.time())
+    assert late.count(OK) / len(late) > 0.9, "the client did not find the server again"
 
-    actions = [record["action"] for record in guard.journal()]
+    actions = [record.action for record in guard.decisions()]
     assert "freeze" not in actions, f"a restart was taken for a breach:\n{guard.why()}"
     guard.wait_for_state("open", timeout=120)
     assert guard.metric("beer_segment_restarts_total") >= 1

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import BenchmarkError
+from .guard import JOBS
 from .lab import Node
 from .waiting import wait_until
 
@@ -35,13 +35,55 @@ request_disk = 100MB
 queue
 """
 # HTCondor manual, "Job ClassAd Attributes"
-RUNNING, REMOVED, COMPLETED, HELD = 2, 3, 4, 5
+IDLE, RUNNING, REMOVED, HELD = 1, 2, 3, 5
+# Lines of two words each: what to look for -> what is known of it.
+CONTAINERS = "docker ps --no-trunc --format '{{.Names}} {{.ID}}'"
+QUEUE = "condor_q -all -af ClusterId JobStatus"
 
 
 @dataclass(frozen=True)
 class Job:
+    """One submitted job."""
+
+    node: Node
     cluster: int
     arguments: str
+
+    def attributes(self, *names: str) -> list[str]:
+        """From the queue, or from the history once the job has left it."""
+        asked = f"{self.cluster} -af {' '.join(names)}"
+        command = f"condor_q -all {asked} | grep . || condor_history -limit 1 {asked} | grep ."
+        return self.node.execute(command, timeout=120).stdout.split()
+
+    @property
+    def status(self) -> int:
+        return int(self.attributes("JobStatus")[0])
+
+    def ended(self) -> bool:
+        """It has come to its end, or was removed or held."""
+        return self.node.execute(f"grep -qE '^(005|009|012) \\(0*{self.cluster}\\.' {LOG}", check=False).status == 0
+
+    def report(self, timeout: float) -> dict[str, Any]:
+        """Waits for the end; the JSON report that the payload printed."""
+        what = f"job {self.cluster} ({self.arguments}) ends"
+        wait_until(self.ended, timeout, what, interval=1.0, explain=self.explain)
+        text = self.node.execute(f"cat /home/{USER}/bench.{self.cluster}.out", check=False).stdout.strip()
+        if not text:
+            raise BenchmarkError(self.explain())
+        return dict(json.loads(text.splitlines()[-1]))
+
+    def remove(self) -> None:
+        self.node.execute(f"condor_rm {self.cluster}", check=False, timeout=120)
+
+    def explain(self) -> str:
+        """Why it is where it is."""
+        said = self.node.execute(
+            f"condor_q -all {self.cluster} -af JobStatus HoldReason; "
+            f"condor_q -all -better-analyze {self.cluster} | tail -15; tail -n 5 /home/{USER}/bench.{self.cluster}.*",
+            check=False,
+            timeout=120,
+        ).stdout
+        return f"job {self.cluster} ({self.arguments}):\n{said}"
 
 
 class Batch:
@@ -57,61 +99,39 @@ class Batch:
             input=DESCRIPTION.format(arguments=arguments),
             timeout=120,
         )
-        return Job(int(done.stdout.split(".")[0]), arguments)
+        return Job(self._node, int(done.stdout.split(".")[0]), arguments)
 
     def wait_for_match(self, jobs: list[Job], timeout: float) -> None:
         """Until HTCondor has given every job a slot; from then on START is no longer asked."""
 
         def matched() -> bool:
-            queue = self._node.execute("condor_q -all -af ClusterId JobStatus").stdout
-            status = dict(line.split()[:2] for line in queue.splitlines() if len(line.split()) >= 2)
-            return all(status.get(str(job.cluster)) == str(RUNNING) for job in jobs)
+            known = self._ask(QUEUE)
+            return all(known.get(str(job.cluster)) == str(RUNNING) for job in jobs)
 
-        self._explained(jobs, lambda: wait_until(matched, timeout, "jobs get a slot"))
+        wait_until(matched, timeout, "jobs get a slot", explain=lambda: _explain(jobs))
 
-    def wait_for_containers(self, jobs: list[Job], timeout: float) -> None:
-        """Until the containers of all jobs run. Fails at once when one is held or gone."""
+    def wait_for_containers(self, jobs: list[Job], timeout: float) -> list[str]:
+        """Until the containers of all jobs run; their cgroups. Fails at once when one is held or removed."""
 
-        def running() -> bool:
-            listed = self._node.execute("docker ps --format '{{.Names}}'; echo; condor_q -all -af ClusterId JobStatus")
-            names, _, queue = listed.stdout.partition("\n\n")
-            status = dict(line.split()[:2] for line in queue.splitlines() if len(line.split()) >= 2)
+        def running() -> list[str]:
+            known = self._ask(f"{CONTAINERS}; {QUEUE}")
             for job in jobs:
-                if status.get(str(job.cluster)) in (str(HELD), str(REMOVED)):
-                    raise BenchmarkError(self.explain(job))
-            return all(f"HTCJob{job.cluster}_0_" in names for job in jobs)
+                if known.get(str(job.cluster)) in (str(HELD), str(REMOVED)):
+                    raise BenchmarkError(job.explain())
+            starts = [f"HTCJob{job.cluster}_0_" for job in jobs]
+            found = [known[name] for start in starts for name in known if name.startswith(start)]
+            return [f"{JOBS}/docker-{container}.scope" for container in found] if len(found) == len(jobs) else []
 
-        self._explained(jobs, lambda: wait_until(running, timeout, "containers run"))
+        return wait_until(running, timeout, "containers run", explain=lambda: _explain(jobs))
 
-    def _explained(self, jobs: list[Job], wait: Callable[[], object]) -> None:
-        try:
-            wait()
-        except BenchmarkError as error:
-            raise BenchmarkError("\n".join([str(error), *(self.explain(job) for job in jobs)])) from error
-
-    def remove(self, job: Job) -> None:
-        self._node.execute(f"condor_rm {job.cluster}", check=False, timeout=120)
-
-    def finished(self, job: Job) -> bool:
-        return self._node.execute(f"grep -qE '^(005|009) \\(0*{job.cluster}\\.' {LOG}", check=False).status == 0
-
-    def report(self, job: Job, timeout: float) -> dict[str, Any]:
-        """Waits for the end of a job; the JSON report that its payload printed."""
-        wait_until(lambda: self.finished(job), timeout, f"job {job.cluster} ({job.arguments}) ends", interval=1.0)
-        text = self._node.execute(f"cat /home/{USER}/bench.{job.cluster}.out", check=False).stdout.strip()
-        if not text:
-            raise BenchmarkError(self.explain(job))
-        return dict(json.loads(text.splitlines()[-1]))
-
-    def explain(self, job: Job) -> str:
-        """Why a job is where it is."""
-        said = self._node.execute(
-            f"condor_q -all {job.cluster} -af JobStatus HoldReason; "
-            f"condor_q -all -better-analyze {job.cluster} | tail -15; tail -5 /home/{USER}/bench.{job.cluster}.err",
-            check=False,
-            timeout=120,
-        ).stdout
-        return f"job {job.cluster} ({job.arguments}):\n{said}"
+    def _ask(self, command: str) -> dict[str, str]:
+        """First word of each line -> second."""
+        lines = [line.split() for line in self._node.execute(command, check=False).stdout.splitlines()]
+        return {words[0]: words[1] for words in lines if len(words) == 2}
 
     def log(self) -> str:
         return self._node.execute(f"cat {LOG}", check=False).stdout
+
+
+def _explain(jobs: list[Job]) -> str:
+    return "\n".join(job.explain() for job in jobs)

@@ -13,13 +13,14 @@ from typing import Any
 
 from .client.arguments import REQUEST_BYTES
 from .errors import BenchmarkError
-from .lab import ClientRoot
+from .lab import ClientRoot, Node
 
 CODE = Path(__file__).resolve().parent / "client"
 # Where things are inside the client root; /srv is empty there.
 CODE_IN_ROOT = "/srv/beerbench/client"
 OUT_IN_ROOT = "/srv/beerbench/out"
 KEY_IN_ROOT = "/srv/beerbench/storage.keytab"
+KEYTAB = "/etc/beer/keys/storage.keytab"
 
 
 class ClientError(BenchmarkError):
@@ -33,6 +34,14 @@ class Storage:
     endpoint: str
     disks: list[list[str]]
     keytab: Path | None = None
+
+    @classmethod
+    def of(cls, node: Node, disks: list[list[str]], folder: Path) -> Storage:
+        """The storage of a node of the lab; its key comes into the folder."""
+        keytab = folder / "storage.keytab"
+        node.copy_from(KEYTAB, keytab)
+        keytab.chmod(0o600)
+        return cls(f"127.0.0.1:{node.port(1094)}", disks, keytab)
 
 
 @dataclass
@@ -104,6 +113,7 @@ class Run:
         self._stop_file = out / f"{name}.stop"
         self._on_line = on_line
         self._ready = threading.Event()
+        self._opened = False
         self._words: list[str] = []
         self._end: dict[str, Any] | None = None
         self._process = subprocess.Popen(
@@ -113,10 +123,11 @@ class Run:
         self._reader.start()
 
     def wait_ready(self, timeout: float) -> None:
-        """Until all connections are open and requests are sent."""
-        if not self._ready.wait(timeout) or self._end_of_process_before_ready():
+        """Until all connections are open and requests are sent. A client that ends before that ends the wait."""
+        self._ready.wait(timeout)
+        if not self._opened:
             self.kill()
-            raise ClientError(f"storage client not ready after {timeout:.0f} s: {self._tail()}")
+            raise ClientError(f"storage client ended, or is not ready after {timeout:.0f} s: {self._tail()}")
 
     def finish(self, timeout: float = 30) -> dict[str, Any]:
         """Asks the client to end, waits for it, returns its last line."""
@@ -139,23 +150,22 @@ class Run:
         self._process.kill()
         self._process.wait()
 
-    def _end_of_process_before_ready(self) -> bool:
-        return self._end is None and self._process.poll() is not None
-
     def _read(self) -> None:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            try:
-                parsed = json.loads(line)
-            except ValueError:
-                self._words.append(line.rstrip())
-                continue
-            if parsed.get("end"):
-                self._end = parsed
-            elif parsed.get("ready"):
-                self._ready.set()
-            elif self._on_line is not None:
-                self._on_line(parsed)
+        with self._process.stderr as lines:
+            for line in lines:
+                try:
+                    parsed = json.loads(line)
+                except ValueError:
+                    self._words.append(line.rstrip())
+                    continue
+                if parsed.get("end"):
+                    self._end = parsed
+                elif parsed.get("ready"):
+                    self._opened = True
+                    self._ready.set()
+                elif self._on_line is not None:
+                    self._on_line(parsed)
         self._ready.set()
 
     def _tail(self) -> str:

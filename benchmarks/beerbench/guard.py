@@ -4,8 +4,13 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from typing import Any
 
+from .errors import BenchmarkError
 from .lab import Node
+from .timeline.decisions import Decision, Decisions
 from .waiting import wait_until
 
 DROP_IN = "/run/systemd/system/beer-guard.service.d/bench-unguarded.conf"
@@ -56,19 +61,44 @@ class Guard:
         return text.split(" ", 1)[0].removeprefix("state=").strip()
 
     def wait_for_state(self, state: str, timeout: float) -> None:
-        wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=2.0)
+        wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=2.0, explain=self.why)
 
     def wait_until_learned(self, timeout: float) -> None:
-        """Until it knows what is usual for the load that runs; a guard that was just started knows nothing."""
+        """Until it lets jobs in and knows what is usual for the reads that run: the first ones of cold connections are
+        slow, and without a baseline only the share over the threshold counts."""
 
         def learned() -> bool:
-            status = json.loads(self._node.execute("beer status --json").stdout)
-            return bool(status["admit"]) and any(one["learned"] for one in status["objectives"])
+            status = self.status()
+            reads = next(one for one in status["objectives"] if one["name"] == "storage-read")
+            return bool(status["admit"] and reads["level"] == "calm" and reads["learned"])
 
-        wait_until(learned, timeout, "the guard has learned what is usual", interval=2.0)
+        what = "the guard has learned what is usual and lets jobs in"
+        wait_until(learned, timeout, what, interval=2.0, explain=self.why)
 
-    def why(self, since: str) -> str:
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self._node.execute("beer status --json").stdout))
+
+    def why(self, since: str = "10m") -> str:
         return self._node.execute(f"beer why --since {since}", check=False, timeout=120).stdout
 
     def journal(self) -> str:
         return self._node.execute(f"cat {JOURNAL}/*.jsonl", check=False, timeout=120).stdout
+
+    def decisions(self) -> Sequence[Decision]:
+        """All of its journal, oldest first, in the node's time."""
+        return Decisions.parse(self.journal()).items
+
+    def frozen(self) -> bool:
+        """What the kernel says of the slice of the jobs."""
+        return "frozen 1" in self._node.execute(f"cat {JOBS}/cgroup.events").stdout
+
+    def metric(self, name: str) -> float:
+        """Sum of all series of a metric."""
+        text = self._node.execute("curl -sS --max-time 20 http://127.0.0.1:9721/metrics").stdout
+        series = [line.rsplit(" ", 1) for line in text.splitlines() if re.match(rf"{name}[ {{]", line)]
+        if not series:
+            raise BenchmarkError(f"no metric {name} in\n{text}")
+        return sum(float(value) for _, value in series)
+
+    def pid(self) -> int:
+        return int(self._node.execute("systemctl show -P MainPID beer-guard").stdout)

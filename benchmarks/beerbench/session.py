@@ -20,7 +20,6 @@ from .timeline import clock
 SAMPLER = Path(__file__).resolve().parent / "node" / "sampler.py"
 ON_NODE = "/run/beer-bench"
 UNIT = "beer-bench-sampler"
-KEYTAB = "/etc/beer/keys/storage.keytab"
 # Files beside a record, by the names that `Record.file` knows.
 FILES = {"node": "node.jsonl", "journal": "journal.jsonl", "jobs": "jobs.log", "requests": "requests.samples"}
 
@@ -35,10 +34,7 @@ class Session:
         self.out.mkdir(parents=True, exist_ok=True)
         for name in FILES.values():
             (self.out / name).unlink(missing_ok=True)
-        keytab = self.out / "storage.keytab"
-        node.copy_from(KEYTAB, keytab)
-        keytab.chmod(0o600)
-        storage = Storage(f"127.0.0.1:{node.port(1094)}", [self._load_files(disk) for disk in disks], keytab)
+        storage = Storage.of(node, [self._load_files(disk) for disk in disks], self.out)
         self.clients = Clients(root, storage, self.out / "clients")
         self.batch = Batch(node)
         self.guard = Guard(node)

@@ -13,12 +13,14 @@ from .errors import BenchmarkError
 T = TypeVar("T")
 
 
-def wait_until(probe: Callable[[], T], timeout: float, what: str, interval: float = 0.3) -> T:
+def wait_until(
+    probe: Callable[[], T], timeout: float, what: str, *, interval: float = 0.3, explain: Callable[[], str] = str
+) -> T:
     """Calls `probe` until it returns something true, and returns that. An exception of the probe ends the wait."""
     deadline = time.monotonic() + timeout
     while not (value := probe()):
         if time.monotonic() > deadline:
-            raise BenchmarkError(f"not within {timeout:g} s: {what}")
+            raise BenchmarkError(f"not within {timeout:g} s: {what}\n{explain()}".rstrip())
         time.sleep(interval)
     return value
 

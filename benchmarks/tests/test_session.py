@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
 import pytest
 from beerbench import host
 from beerbench.batch import Batch
+from beerbench.clients import ClientError, Clients, Load, Storage
 from beerbench.errors import BenchmarkError
-from beerbench.guard import DROP_IN, Guard
+from beerbench.guard import DROP_IN, JOBS, Guard
 from beerbench.session import Session
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
@@ -36,6 +38,12 @@ def test_a_disk_without_files_is_an_error(tmp_path: Path) -> None:
         Session(FakeNode(), FakeRoot(), tmp_path, ["/data/02"])
 
 
+def test_a_client_that_ends_at_once_is_not_ready(tmp_path: Path) -> None:
+    run = Clients(FakeRoot(), Storage("nowhere:1094", []), tmp_path).start("open_loop", "dead", Load(duration=1))
+    with pytest.raises(ClientError, match="ended, or is not ready after 5 s"):
+        run.wait_ready(5)
+
+
 def test_the_nodes_clock_is_found_within_its_error() -> None:
     found = clock.measure(FakeNode())
     assert found.offset == pytest.approx(0.5, abs=found.error + 0.001)
@@ -51,28 +59,31 @@ def test_jobs_go_to_the_queue_of_the_storage_nodes() -> None:
 
 
 def test_waiting_for_containers_ends_when_they_all_run() -> None:
-    node = FakeNode([(r"condor_submit", "17.0 - 17.0\n"), (r"docker ps", "HTCJob17_0_slot1_1_PID9\nother\n\n17 2\n")])
+    node = FakeNode(
+        [(r"condor_submit", "17.0 - 17.0\n"), (r"docker ps", "HTCJob17_0_slot1_1_PID9 c0ffee\nother 1\n17 2\n")]
+    )
     batch = Batch(node)
-    batch.wait_for_containers([batch.submit("burn")], 5)
+    assert batch.wait_for_containers([batch.submit("burn")], 5) == [f"{JOBS}/docker-c0ffee.scope"]
 
 
 def test_a_held_job_ends_the_wait_with_its_reason() -> None:
     node = FakeNode(
         [
             (r"condor_submit", "17.0 - 17.0\n"),
-            (r"docker ps", "\n17 5\n"),
+            (r"docker ps", "17 5\n"),
             (r"HoldReason", "5 image not found\n"),
         ]
     )
     batch = Batch(node)
     with pytest.raises(BenchmarkError, match="image not found"):
         batch.wait_for_containers([batch.submit("burn")], 5)
+    assert sum("docker ps" in command for command in node.commands) == 1
 
 
 def test_a_report_is_the_last_line_of_the_output() -> None:
     node = FakeNode([(r"condor_submit", "17.0\n"), (r"cat /home/alice/bench.17.out", 'noise\n{"events": 5}\n')])
     batch = Batch(node)
-    assert batch.report(batch.submit("physics"), 5) == {"events": 5}
+    assert batch.submit("physics").report(5) == {"events": 5}
 
 
 def test_the_guard_is_taken_away_without_a_substitute_and_comes_back() -> None:
@@ -93,6 +104,19 @@ def test_the_guard_is_taken_away_without_a_substitute_and_comes_back() -> None:
     assert sum("daemon-reload" in command for command in node.commands) == 2
 
 
+def test_the_guard_is_asked() -> None:
+    metrics = '# HELP beer_x_total Of x.\nbeer_x_total{kind="a"} 2\nbeer_x_total{kind="b"} 1.5\nbeer_x_total_2 7\n'
+    record = {"time_ns": 5_000_000_000, "from": "open", "to": "frozen", "cause": "strong_evidence", "action": "freeze"}
+    record |= {"outcome": "done", "duration_ns": 1}
+    answers = [(r"metrics", metrics), (r"journal", json.dumps(record)), (r"cgroup.events", "populated 1\nfrozen 1\n")]
+    guard = Guard(FakeNode(answers))
+    assert guard.metric("beer_x_total") == 3.5
+    with pytest.raises(BenchmarkError, match="no metric beer_y"):
+        guard.metric("beer_y")
+    assert [(one.action, one.time) for one in guard.decisions()] == [("freeze", 5.0)]
+    assert guard.frozen()
+
+
 def test_facts_of_a_node_come_with_one_command() -> None:
     node = FakeNode([(r"@@kernel", "@@kernel\n6.12\n@@cpus\n2\n@@packages\nbeer-guard 0.1.0\nbeer-slices 0.1.0\n")])
     facts = host.node_facts(node)
@@ -102,5 +126,5 @@ def test_facts_of_a_node_come_with_one_command() -> None:
 
 
 def test_a_wait_names_what_did_not_happen() -> None:
-    with pytest.raises(BenchmarkError, match="pigs fly"):
-        wait_until(lambda: False, 0.05, "pigs fly", interval=0.01)
+    with pytest.raises(BenchmarkError, match="pigs fly\nno wings"):
+        wait_until(lambda: False, 0.05, "pigs fly", interval=0.01, explain=lambda: "no wings")

@@ -126,7 +126,7 @@ class Isolation:
             extra = session.clients.measure("saturate", "saturate", load)
         end = time.time()
         for job in jobs:
-            session.batch.remove(job)
+            job.remove()
         if jobs and options.unguarded:
             session.guard.bring_back()
         shown = f"{extra['mb_s']:.2f} MB/s" if extra else ""

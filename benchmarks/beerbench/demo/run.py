@@ -91,7 +91,7 @@ class Demo:
             copies = transfers.finish()
         end = users.finish()
         story.say("the storage users are done; waiting for the physics job")
-        report = session.batch.report(physics, 240)
+        report = physics.report(240)
         story.say(f"physics job: {report.get('events', '?')} collisions, every number checked")
         reports = {str(hog.cluster): self._report_of(hog) for hog in hogs}
         data = {
@@ -130,7 +130,7 @@ class Demo:
         story.say("both run in containers below beer-jobs.slice")
         with self._phase("unguarded", "B  with the hostile job, no guard"):
             self._last(plan.unguarded)
-        session.batch.remove(hog)
+        hog.remove()
         return physics, [hog]
 
     def _recover(self, calm: float) -> None:
@@ -156,7 +156,7 @@ class Demo:
         session.batch.wait_for_containers([hog], 90)
         with self._phase("guarded", "C  with the hostile job, guarded"):
             self._last(plan.guarded)
-        session.batch.remove(hog)
+        hog.remove()
         with self._phase("after", "   after the attack"):
             self._last(plan.after)
         return [hog]
@@ -167,7 +167,7 @@ class Demo:
     def _report_of(self, hog: Job) -> dict[str, Any]:
         """What a hog says of itself, if it came to its end."""
         try:
-            return self._session.batch.report(hog, 1) if self._session.batch.finished(hog) else {}
+            return hog.report(1) if hog.ended() else {}
         except BenchmarkError:
             return {}
 

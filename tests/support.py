@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only tests ask of jobs and of storage. Everything else that moves a node is in benchmarks/beerbench."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from beerbench.batch import Job
+from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
+from beerbench.timeline.requests import Requests
+from beerlab import Machine, client_root
+from beerlab.process import run
+
+# The promise of guard.toml as shipped; test_path.py compares the two.
+OBJECTIVE_SECONDS = 0.1
+DISKS = ("/data/01", "/data/02")
+
+
+def report_of(job: Job, timeout: float) -> dict[str, Any]:
+    """Waits for its successful end; the report that the payload printed."""
+    report = job.report(timeout)
+    assert job.attributes("ExitCode") == ["0"], f"{report}\n{job.explain()}"
+    return report
+
+
+def assert_one_run(job: Job) -> None:
+    """It was started once, never evicted, held or suspended by HTCondor: freezing is invisible there."""
+    names = ("NumJobStarts", "NumShadowStarts", "NumHolds", "TotalSuspensions")
+    found = dict(zip(names, job.attributes(*names), strict=True))
+    assert found["NumJobStarts"] == found["NumShadowStarts"] == "1", found
+    assert {found["NumHolds"], found["TotalSuspensions"]} <= {"0", "undefined"}, found
+
+
+def percentile(requests: Requests, share: float) -> float:
+    """Of the latency, in seconds; a request without an answer counts with its age."""
+    assert len(requests) >= 100, f"{len(requests)} requests are too few to judge"
+    return float(np.percentile(requests.done - requests.due, share))
+
+
+def first_over(requests: Requests, seconds: float, after: float) -> float:
+    """When the first request after a moment took longer than that: the onset that storage saw."""
+    over = requests.due[(requests.due >= after) & (requests.done - requests.due > seconds)]
+    assert len(over), f"no request after {after} took longer than {seconds} s: the attack does not hurt"
+    return float(over[0])
+
+
+class StorageUser:
+    """One user outside the node with the key `storage`; reads in the background from `start` to `stop`."""
+
+    def __init__(self, node: Machine, folder: Path) -> None:
+        self._clients = Clients(client_root(), Storage.of(node, [], folder), folder)
+        self._url = f"root://{self._clients.storage.endpoint}"
+        self._load: Run | None = None
+
+    def xrdfs(self, *arguments: str) -> str:
+        return run(self._clients.command(["xrdfs", self._url, *arguments]), timeout=240)
+
+    def fetch(self, path: str, name: str) -> Path:
+        """Copies a file out of storage with xrdcp."""
+        run(self._clients.command(["xrdcp", "-s", "-f", f"{self._url}/{path}", f"{OUT_IN_ROOT}/{name}"]), timeout=240)
+        return self._clients.out / name
+
+    def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS) -> None:
+        """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open."""
+        assert self._load is None, "a load is running already"
+        files = [[f"{disk}/store/load/file-00", f"{disk}/store/load/file-01"] for disk in disks]
+        self._clients.storage = replace(self._clients.storage, disks=files)
+        self._load = self._clients.start("open_loop", "load", Load(duration=duration, connections=16, rate=rate))
+        self._load.wait_ready(180)
+
+    def stop(self) -> Requests:
+        """Ends the load; what the client saw."""
+        assert self._load is not None, "no load was started"
+        self._load.finish(60)
+        return Requests.load(self._load.samples)
+
+    def kill(self) -> None:
+        if self._load is not None:
+            self._load.kill()
