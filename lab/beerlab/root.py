@@ -101,6 +101,8 @@ def _script(
     volatile = VOLATILE if writable else VOLATILE + VOLATILE_WHEN_SHARED
     lines = [
         "set -e",
+        # chroot is there, and a normal user's PATH on Debian does not have it.
+        "PATH=$PATH:/usr/sbin:/sbin",
         f"mount --bind {at} {at}",
         f"mkdir -p {at}/proc {at}/dev",
         f"mount -t proc proc {at}/proc",
