@@ -12,9 +12,6 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_one_run, report_of
 
-# Long, and judged by time: for a machine of its own.
-pytestmark = pytest.mark.full
-
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
 

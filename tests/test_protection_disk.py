@@ -17,9 +17,6 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, first_over, percentile, report_of
 
-# Long, and judged by time: for a machine of its own.
-pytestmark = pytest.mark.full
-
 RATE = 84.0  # 70 % of the disk's 120 requests/s, all of it on one disk: DESIGN section 7
 RECOVERY = 2.0
 WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
@@ -63,7 +60,7 @@ def after_recovery(samples: Requests, onset: float) -> float:
 
 CASES = [
     pytest.param("direct", marks=pytest.mark.layout("scratch-on-data")),
-    pytest.param("xrootd", marks=pytest.mark.layout("scratch-apart")),
+    pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
 ]
 
 
@@ -88,6 +85,7 @@ def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: Stor
     guard.wait_for_state("open", timeout=180)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("hog", CASES)
 def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
     guard.wait_for_state("open", timeout=120)
