@@ -38,7 +38,7 @@ class Plan:
     connections: int = 24
     hog_threads: int = 24
     # Enough collisions to be busy until the end, on a node as fast as the one that is measured.
-    busy_seconds: float = 40
+    busy_seconds: float = 25
     events_per_host_second: float = 90
 
 
