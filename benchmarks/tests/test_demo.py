@@ -44,7 +44,7 @@ def test_idle_cpu_is_counted_inside_allowed_cpus_only(found: Findings) -> None:
 def test_times_of_the_reaction_are_on_the_hosts_clock(found: Findings) -> None:
     seen = found.reaction
     assert seen.first_slow == pytest.approx(synthetic.T0 + synthetic.ATTACKS[1][0], abs=0.06)
-    assert seen.written == pytest.approx(synthetic.T0 + synthetic.FROZEN[0], abs=0.001)
+    assert seen.decided == pytest.approx(synthetic.T0 + synthetic.FROZEN[0] - 0.02, abs=0.001)
     assert seen.frozen == pytest.approx(synthetic.T0 + synthetic.FROZEN[0], abs=0.001)
     assert seen.last_io == pytest.approx(synthetic.T0 + synthetic.FROZEN[0] + 0.06, abs=0.001)
     assert 0.2 < (seen.since_slow(seen.frozen) or 0) < 0.35

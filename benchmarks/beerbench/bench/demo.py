@@ -47,7 +47,8 @@ def study(record: Record) -> dict[str, Any]:
     return {
         "phases": {name: asdict(phase) for name, phase in found.phases.items()},
         "reaction": asdict(found.reaction),
-        "slow_to_written": found.reaction.since_slow(found.reaction.written),
+        # The control loop writes cgroup.freeze in the tick in which it decides.
+        "slow_to_written": found.reaction.since_slow(found.reaction.decided),
         "slow_to_frozen": found.reaction.since_slow(found.reaction.frozen),
         "slow_to_last_io": found.reaction.since_slow(found.reaction.last_io),
         # Half of what it would be without: anything less is luck, not protection.

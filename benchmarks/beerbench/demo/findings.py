@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import text
 from ..host import cpu_list
 from ..record import Record
 from ..stats import median
@@ -57,7 +58,6 @@ class Reaction:
     attack: float | None = None
     first_slow: float | None = None
     decided: float | None = None
-    written: float | None = None
     frozen: float | None = None
     last_io: float | None = None
     thawed: float | None = None
@@ -169,7 +169,6 @@ def _reaction(found: Findings) -> Reaction:
         attack=attack,
         first_slow=float(slow[0]) if len(slow) else None,
         decided=freeze.time if freeze else None,
-        written=freeze.time + freeze.duration if freeze else None,
         frozen=frozen,
         last_io=last_io,
         thawed=thawed,
@@ -181,8 +180,10 @@ def evidence(decision: Decision) -> str:
     """What a decision was based on, in words."""
     if decision.value is None:
         return decision.cause.replace("_", " ")
-    unit = f" {decision.unit}" if decision.unit else ""
+
+    def shown(value: float) -> str:
+        return text.percent(value) if decision.unit == "share" else f"{value:.3g} {decision.unit}".rstrip()
+
     return (
-        f"{decision.cause.replace('_', ' ')}: {decision.series} "
-        f"{decision.value:.3g}{unit}, limit {decision.limit:.3g}{unit}"
+        f"{decision.cause.replace('_', ' ')}: {decision.series} {shown(decision.value)}, limit {shown(decision.limit)}"
     )

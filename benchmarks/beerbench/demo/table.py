@@ -31,8 +31,7 @@ def reaction(found: Findings) -> list[list[str]]:
     """How fast the guard was, in phase C, each counted from the first slow request."""
     seen = found.reaction
     return [
-        ["decision to freeze", text.seconds(seen.since_slow(seen.decided))],
-        ["freeze written", text.seconds(seen.since_slow(seen.written))],
+        ["decision and freeze write, in one tick", text.seconds(seen.since_slow(seen.decided))],
         ["kernel reports all jobs frozen", text.seconds(seen.since_slow(seen.frozen))],
         ["last disk request of a job", text.seconds(seen.since_slow(seen.last_io))],
     ]

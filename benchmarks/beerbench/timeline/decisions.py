@@ -21,7 +21,6 @@ class Decision:
     cause: str
     action: str
     outcome: str
-    duration: float
     precaution: bool = False
     series: str = ""
     value: float | None = None
@@ -42,7 +41,6 @@ class Decision:
             cause=raw["cause"],
             action=raw["action"],
             outcome=raw["outcome"],
-            duration=raw["duration_ns"] / 1e9,
             precaution=raw.get("precaution", False),
             series=evidence.get("series", ""),
             value=evidence.get("value"),
