@@ -45,7 +45,7 @@ def test_decisions_are_read_and_moved_to_the_hosts_clock() -> None:
     found = Decisions.parse(JOURNAL, clock_offset=10.0)
     first = found.first("freeze", 0)
     assert first is not None
-    assert (first.time, first.duration, first.series) == (100.5, 0.012, "storage read on /data/01")
+    assert (first.time, first.series) == (100.5, "storage read on /data/01")
     assert first.jobs == ("docker-1.scope",)
     assert found.items[1].lasted == 6.5
     assert found.first("freeze", 101) is None
