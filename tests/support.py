@@ -12,6 +12,7 @@ from beerbench.batch import Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
 from beerbench.timeline.requests import Requests
 from beerlab import Machine, client_root
+from beerlab.disks import load_paths
 from beerlab.process import run
 
 # The promise of guard.toml as shipped; test_path.py compares the two.
@@ -66,7 +67,7 @@ class StorageUser:
     def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS) -> None:
         """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open."""
         assert self._load is None, "a load is running already"
-        files = [[f"{disk}/store/load/file-00", f"{disk}/store/load/file-01"] for disk in disks]
+        files = [load_paths(int(disk.removeprefix("/data/"))) for disk in disks]
         self._clients.storage = replace(self._clients.storage, disks=files)
         self._load = self._clients.start("open_loop", "load", Load(duration=duration, connections=16, rate=rate))
         self._load.wait_ready(180)

@@ -35,16 +35,23 @@ def start_innocent(batch: Batch) -> Job:
     return innocent
 
 
+def disk_reads(node: Machine) -> int:
+    io = node.execute("cat /sys/fs/cgroup/storage.slice/io.stat").stdout.split()
+    return sum(int(word.split("=")[1]) for word in io if word.startswith("rios="))
+
+
 def attack(node: Machine, batch: Batch, storage: StorageUser, hog: str) -> tuple[Requests, float, Job]:
     """The hog beside a storage load that runs already: what the client saw, when it first hurt, and the hog."""
     host = node.execute("hostname").stdout.strip()
-    quiet_from = time.time()
+    quiet_from, reads = time.time(), disk_reads(node)
     attacker = batch.submit(HOGS[hog].format(host=host))
     batch.wait_for_containers([attacker], timeout=240)
-    attack_from = time.time()
+    attack_from, reads = time.time(), disk_reads(node) - reads
     assert attack_from - quiet_from > QUIET, "the hog was there before storage alone could be measured"
     wait_until(lambda: time.time() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     samples = storage.stop()
+    asked = len(samples.due_between(quiet_from, attack_from))
+    assert reads >= 0.8 * asked, f"the page cache answers: {reads} disk reads for {asked} requests"
     calm = samples.due_between(quiet_from, quiet_from + QUIET)
     print(f"storage alone: p50 {percentile(calm, 50) * 1e3:.0f} ms, p99 {percentile(calm, 99) * 1e3:.0f} ms")
     return samples, first_over(samples, OBJECTIVE_SECONDS, after=quiet_from + QUIET), attacker

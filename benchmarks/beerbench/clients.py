@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .client.arguments import REQUEST_BYTES
+from .client.arguments import REQUEST_BYTES, STRIDE_BYTES
 from .errors import BenchmarkError
 from .lab import ClientRoot, Node
 
@@ -51,7 +51,7 @@ class Load:
     duration: float
     connections: int = 12
     size: int = REQUEST_BYTES
-    stride: int = 262144
+    stride: int = STRIDE_BYTES
     seed: int = 1
     rate: float | None = None
     even: bool = False

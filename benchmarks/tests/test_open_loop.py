@@ -116,3 +116,15 @@ def test_the_least_busy_connection_is_picked() -> None:
     pool.open_all(5)
     picked = [pool.pick(0) for _ in range(6)]
     assert sorted(connection.number for connection in picked if connection) == [0, 0, 1, 1, 2, 2]
+
+
+def test_idle_connections_take_turns() -> None:
+    pool = Pool("nowhere:1", [["/a", "/b"]], 3, make_reader=FakeReader)
+    pool.open_all(5)
+    numbers = []
+    for _ in range(6):
+        connection = pool.pick(0)
+        assert connection is not None
+        numbers.append(connection.number)
+        pool.done(connection, None)
+    assert numbers == [0, 1, 2, 0, 1, 2]

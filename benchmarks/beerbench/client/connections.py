@@ -68,6 +68,7 @@ class Connection:
     url: str
     reader: Reader
     outstanding: int = 0
+    taken: int = 0
     broken_since: float | None = None
     opening: bool = False
     file_size: int = 0
@@ -133,13 +134,17 @@ class Pool:
             connection.file_size = connection.reader.stat_size()
 
     def pick(self, disk: int) -> Connection | None:
-        """The least busy usable connection to a disk, as if each request came from a client that is free."""
+        """The least busy usable connection to a disk, as if each request came from a client that is free.
+
+        They take turns, or the first ones would soon have read all of their files, and then out of the page cache.
+        """
         with self._lock:
             usable = [connection for connection in self.connections[disk] if connection.usable]
             if not usable:
                 return None
-            chosen = min(usable, key=lambda connection: connection.outstanding)
+            chosen = min(usable, key=lambda connection: (connection.outstanding, connection.taken))
             chosen.outstanding += 1
+            chosen.taken += 1
             return chosen
 
     def take(self, connection: Connection) -> None:

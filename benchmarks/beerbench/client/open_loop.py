@@ -37,10 +37,12 @@ class OpenLoop:
         self._report_ns = 0
         self._housekeeping_ns = 0
         self._writer: Writer | None = None
+        # One walk for all connections of a file: a block that one of them has read is in the page cache for the others.
+        walks: dict[int, Offsets] = {}
         for connection in pool.all():
-            connection.offsets = Offsets(
-                connection.file_size, options.size, options.stride, f"{options.seed} {connection.number}"
-            )
+            seed = f"{options.seed} {connection.target}"
+            walk = Offsets(connection.file_size, options.size, options.stride, seed)
+            connection.offsets = walks.setdefault(connection.target, walk)
 
     def run(self) -> dict[str, object]:
         options = self._options

@@ -26,8 +26,8 @@ def arrivals(rate: float, seed: int, *, even: bool = False) -> Iterator[float]:
 class Offsets:
     """Random aligned offsets of one file, none twice before all were visited.
 
-    No block is read twice, and blocks are a `stride` apart, so that neither the page cache nor its read-ahead (128 KiB
-    by default) answers for the disk. A multiplicative walk modulo a prime above the number of blocks visits each block
+    No block is read twice, and blocks are a `stride` apart, so that neither the page cache nor its read-ahead answers
+    for the disk. A multiplicative walk modulo a prime above the number of blocks visits each block
     once per turn and needs no table.
     """
 
