@@ -24,6 +24,7 @@ def usage(node: Machine, scope: str) -> tuple[int, int]:
     return int(cpu[cpu.index("usage_usec") + 1]), operations
 
 
+@pytest.mark.full
 @pytest.mark.layout("scratch-on-data")
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)

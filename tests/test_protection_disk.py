@@ -17,6 +17,9 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, first_over, percentile, report_of
 
+# A container that starts on a data disk under load is itself frozen again and again, so this takes many minutes.
+pytestmark = pytest.mark.full
+
 RATE = 84.0  # 70 % of the disk's 120 requests/s, all of it on one disk: DESIGN section 7
 RECOVERY = 2.0
 WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
@@ -30,7 +33,7 @@ HOGS = {
 
 
 def start_innocent(batch: Batch) -> Job:
-    innocent = batch.submit("burn --seconds 90")
+    innocent = batch.submit("burn --seconds 180")
     batch.wait_for_containers([innocent], timeout=240)
     return innocent
 
@@ -67,16 +70,17 @@ def after_recovery(samples: Requests, onset: float) -> float:
 
 CASES = [
     pytest.param("direct", marks=pytest.mark.layout("scratch-on-data")),
-    pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
+    pytest.param("xrootd", marks=pytest.mark.layout("scratch-apart")),
 ]
 
 
 @pytest.mark.parametrize("hog", CASES)
 def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
     guard.wait_for_state("open", timeout=120)
-    storage.start(rate=RATE, duration=500, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
+    # before the storage load: what a container start costs the disk is not its doing
     innocent = start_innocent(batch)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    guard.wait_until_learned(timeout=240)
     samples, onset, attacker = attack(node, batch, storage, hog)
     print(guard.why())
     assert after_recovery(samples, onset) <= OBJECTIVE_SECONDS, guard.why()
@@ -92,7 +96,6 @@ def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: Stor
     guard.wait_for_state("open", timeout=180)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("hog", CASES)
 def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
     guard.wait_for_state("open", timeout=120)
