@@ -22,8 +22,8 @@ from .state import State, load
 
 # 19 s and 2 s on an idle host of two cores, 115 s and 8 s on one with a load of ten.
 BOOT_SECONDS = 600.0
-# HTCondor restarts its daemons when the clock skips by more than 20 minutes (MAX_TIME_SKIP, daemon_core.cpp), in the middle
-# of a test. So it goes by steps, and a SIGCHLD makes every daemon look at the clock in between.
+# HTCondor restarts its daemons when the clock skips by more than 20 minutes (MAX_TIME_SKIP in daemon_core.cpp), which
+# would be in the middle of a test. So it goes by steps, and a SIGCHLD makes every daemon look at the clock in between.
 CLOCK_STEPS = """\
 while behind=$(({now} - $(date +%s))); [ $behind -gt 900 ]; do
     date -s "@$(($(date +%s) + 900))" >/dev/null
