@@ -34,6 +34,7 @@ def ready_node(
     machine = Site({name: wanted}, built=built, template=template).machines[name]
     try:
         machine.start(snapshot=SNAPSHOT, detached=detached)
+        services.wake(machine)
     except BaseException:
         _keep_logs(machine)
         machine.discard()

@@ -33,6 +33,8 @@ EXPECTED = (
     Expectation("prometheus-node-exporter.service"),
     Expectation("condor.service"),
 )
+# A sleep that HTCondor does not mind.
+CONDOR_PATIENCE = 900.0
 # START of an empty slot as the negotiator will see it: the guard's attributes have reached the collector.
 START = "condor_status -constraint 'BeerAdmit =?= true || BeerAdmit =?= 1' -af Name | grep -q ."
 
@@ -70,6 +72,17 @@ def wait_until_ready(machine: Machine) -> list[str]:
     # Freed page cache is no part of a snapshot.
     machine.execute("sync; echo 3 > /proc/sys/vm/drop_caches")
     return missing
+
+
+def wake(machine: Machine) -> None:
+    """After a restore. HTCondor restarts its daemons by itself, in the middle of a test, when the clock skips by more than 20
+    minutes (MAX_TIME_SKIP in daemon_core.cpp), and takes a child that was silent for an hour for hung: so it starts anew.
+    """
+    if machine.slept < CONDOR_PATIENCE or "condor.service" in absent(machine):
+        return
+    with step("restarting HTCondor after a long sleep"):
+        machine.execute("systemctl restart condor", timeout=UNIT_SECONDS)
+        machine.wait(START, timeout=UNIT_SECONDS, unit="condor.service")
 
 
 def template_of(unit: str) -> str:
