@@ -75,8 +75,10 @@ def wait_until_ready(machine: Machine) -> list[str]:
 
 
 def wake(machine: Machine) -> None:
-    """After a restore. HTCondor restarts its daemons by itself, in the middle of a test, when the clock skips by more than 20
-    minutes (MAX_TIME_SKIP in daemon_core.cpp), and takes a child that was silent for an hour for hung: so it starts anew.
+    """After a restore: HTCondor starts anew if the clock was far behind.
+
+    By itself it would restart its daemons in the middle of a test when the clock skips by more than 20 minutes
+    (MAX_TIME_SKIP in daemon_core.cpp), and take a child that was silent for an hour for a hung one.
     """
     if machine.slept < CONDOR_PATIENCE or "condor.service" in absent(machine):
         return
