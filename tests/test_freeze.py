@@ -24,14 +24,14 @@ def usage(node: Machine, scope: str) -> tuple[int, int]:
     return int(cpu[cpu.index("usage_usec") + 1]), operations
 
 
-@pytest.mark.full
 @pytest.mark.layout("scratch-on-data")
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
+    hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")
+    scope = batch.wait_until_ready(hog, timeout=240)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
     guard.wait_until_learned(timeout=240)
-    hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30")
-    [scope] = batch.wait_for_containers([hog], timeout=240)
+    batch.attack(scope)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 
     # while frozen: nothing runs, nothing starts, HTCondor still sees a running job

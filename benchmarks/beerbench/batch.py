@@ -36,6 +36,8 @@ queue
 """
 # HTCondor manual, "Job ClassAd Attributes"
 IDLE, RUNNING, REMOVED, HELD = 1, 2, 3, 5
+# CPU time in two seconds below which a process does nothing: 5 % of a core.
+IDLE_USEC = 100_000
 # Lines of two words each: what to look for -> what is known of it.
 CONTAINERS = "docker ps --no-trunc --format '{{.Names}} {{.ID}}'"
 QUEUE = "condor_q -all -af ClusterId JobStatus"
@@ -123,6 +125,27 @@ class Batch:
             return [f"{JOBS}/docker-{container}.scope" for container in found] if len(found) == len(jobs) else []
 
         return wait_until(running, timeout, "containers run", explain=lambda: _explain(jobs))
+
+    def wait_until_ready(self, hog: Job, timeout: float) -> str:
+        """Until a hog that waits for its signal (`--on-signal`) does nothing any more; its cgroup."""
+        [scope] = self.wait_for_containers([hog], timeout)
+        look = f"grep usage_usec {scope}/cpu.stat && cat {scope}/io.stat"
+
+        def idle() -> bool:
+            before, after = self._node.execute(f"{look}; echo --; sleep 2; {look}").stdout.split("--\n")
+            (_, used_before, *io_before), (_, used_after, *io_after) = before.split(), after.split()
+            return io_before == io_after and int(used_after) - int(used_before) < IDLE_USEC
+
+        wait_until(idle, timeout, f"job {hog.cluster} ({hog.arguments}) is ready", interval=1.0, explain=hog.explain)
+        return scope
+
+    def attack(self, scope: str) -> None:
+        """Lets the waiting hog in this cgroup begin."""
+        # not its init process, which would pass on a second one
+        self._node.execute(
+            f"for pid in $(cat {scope}/cgroup.procs); do "
+            "if [ $(cat /proc/$pid/comm) = beer-payload ]; then kill -USR1 $pid && exit 0; fi; done; exit 1"
+        )
 
     def _ask(self, command: str) -> dict[str, str]:
         """First word of each line -> second."""

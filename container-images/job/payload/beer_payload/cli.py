@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, burn, disk, job, physics, storage, stream
+from beer_payload import __version__, burn, disk, job, load, physics, storage, stream
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -61,6 +61,12 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="payload", required=True)
     count, streams = whole(1, 10_000_000), whole(1, 256)
+    signals = {
+        "type": whole(1, 1000),
+        "default": 0,
+        "metavar": "N",
+        "help": "get ready, then attack N times, each time when SIGUSR1 comes (default: once, at once)",
+    }
     keytab = "sss keytab (default: the one that $XrdSecSSSKT names)"
 
     one = commands.add_parser("physics", help="generate collisions, store them in XRootD, check every number")
@@ -85,7 +91,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per request (default: 64KiB)")
     one.add_argument("--size", type=size, default=size("256MiB"), help="of the file (default: 256MiB)")
     one.add_argument("--write-share", type=share, default=0.5, help="share of writes (default: 0.5)")
-    one.set_defaults(run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share))
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share, a.on_signal))
 
     one = commands.add_parser("hog-xrootd", help="test payload, hostile: random reads through XRootD")
     one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")
@@ -93,7 +100,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seconds", type=duration, required=True)
     one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per request (default: 64KiB)")
     one.add_argument("--keytab", type=Path, help=keytab)
-    one.set_defaults(run=lambda a: stream.run(a.url, a.streams, a.seconds, a.block, a.keytab))
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: stream.run(a.url, a.streams, a.seconds, a.block, a.keytab, a.on_signal))
     return top
 
 
@@ -105,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             disk.check_sizes(arguments.block, arguments.size)
         except ValueError as error:
             top.error(str(error))
+    if getattr(arguments, "on_signal", 0):
+        load.hold_signal()
     try:
         return emit(arguments.payload, arguments.run(arguments))
     except PayloadError as error:

@@ -62,7 +62,9 @@ def operation(descriptor: int, block: int, size: int, write_share: float, chance
     return once
 
 
-def run(path: Path, threads: int, seconds: float, block: int, size: int, write_share: float) -> dict[str, Any]:
+def run(
+    path: Path, threads: int, seconds: float, block: int, size: int, write_share: float, on_signal: int = 0
+) -> dict[str, Any]:
     watch = Stopwatch()
     size -= size % block
     descriptor = open_direct(path)
@@ -73,7 +75,7 @@ def run(path: Path, threads: int, seconds: float, block: int, size: int, write_s
             operation(descriptor, block, size, write_share, random.Random(number))  # noqa: S311 - offsets, no secrets
             for number in range(threads)
         ]
-        found = load.hammer(operations, seconds, OSError)
+        found = load.hammer(operations, seconds, OSError, on_signal)
     finally:
         os.close(descriptor)
     if not found["operations"]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 ERROR_PAUSE = 0.2  # seconds; a refused operation must not become a busy loop
+BEGIN = signal.SIGUSR1
 
 
 @dataclass
@@ -48,22 +50,25 @@ def work(operation: Operation, tally: Tally, stop: threading.Event, failures: ty
             stop.wait(ERROR_PAUSE)
 
 
-def hammer(operations: list[Operation], seconds: float, failures: type[Exception]) -> dict[str, Any]:
-    """Runs each operation in a thread of its own, again and again, for so long; returns the totals."""
-    stop = threading.Event()
+def hold_signal() -> None:
+    """From here on `BEGIN` waits for `hammer`. To be called before there are threads, which inherit it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {BEGIN})
+
+
+def hammer(
+    operations: list[Operation], seconds: float, failures: type[Exception], on_signal: int = 0
+) -> dict[str, Any]:
+    """Runs each operation in a thread of its own, again and again, for so long; returns the totals.
+
+    With `on_signal` it does so that many times, each after a `BEGIN`: a job that behaved until then.
+    """
     tallies = [Tally() for _ in operations]
-    threads = [
-        threading.Thread(target=work, args=(operation, tally, stop, failures), daemon=True)
-        for operation, tally in zip(operations, tallies, strict=True)
-    ]
-    started, start = time.time(), time.monotonic()
-    for thread in threads:
-        thread.start()
-    stop.wait(seconds)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    wall = time.monotonic() - start
+    started, wall = [], 0.0
+    for _ in range(max(1, on_signal)):
+        if on_signal:
+            signal.sigwait({BEGIN})
+        started.append(round(time.time(), 3))
+        wall += attack(operations, tallies, seconds, failures)
     done = sum(tally.operations for tally in tallies)
     return {
         "operations": done,
@@ -73,6 +78,23 @@ def hammer(operations: list[Operation], seconds: float, failures: type[Exception
         "operations_per_second": round(done / wall, 2),
         "mean_seconds": round(sum(tally.busy_seconds for tally in tallies) / done, 6) if done else None,
         "slowest_seconds": round(max(tally.slowest_seconds for tally in tallies), 6),
-        "attack_started_unix": round(started, 3),
+        "attacks_started_unix": started,
         "attack_seconds": round(wall, 3),
     }
+
+
+def attack(operations: list[Operation], tallies: list[Tally], seconds: float, failures: type[Exception]) -> float:
+    """One attack; returns how long it took, operations that were slow to end included."""
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=work, args=(operation, tally, stop, failures), daemon=True)
+        for operation, tally in zip(operations, tallies, strict=True)
+    ]
+    start = time.monotonic()
+    for thread in threads:
+        thread.start()
+    stop.wait(seconds)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return time.monotonic() - start

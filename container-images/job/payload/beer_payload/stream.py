@@ -52,7 +52,9 @@ def operation(file: Any, block: int, size: int, chance: random.Random) -> load.O
     return once
 
 
-def run(urls: list[storage.Url], streams: int, seconds: float, block: int, keytab: Path | None) -> dict[str, Any]:
+def run(
+    urls: list[storage.Url], streams: int, seconds: float, block: int, keytab: Path | None, on_signal: int = 0
+) -> dict[str, Any]:
     watch = Stopwatch()
     for name, value in storage.CLIENT_DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -63,7 +65,7 @@ def run(urls: list[storage.Url], streams: int, seconds: float, block: int, keyta
             operation(file, block, size, random.Random(number))  # noqa: S311 - offsets, no secrets
             for number, (file, size) in enumerate(files)
         ]
-        found = load.hammer(operations, seconds, StorageError)
+        found = load.hammer(operations, seconds, StorageError, on_signal)
     if not found["operations"]:
         raise StorageError(f"not one read succeeded: {found['last_error']}")
     return {"streams": streams, "block": block, "urls": [str(url) for url in urls], **found, **watch.times()}
