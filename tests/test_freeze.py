@@ -31,7 +31,7 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     scope = batch.wait_until_ready(hog, timeout=240)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
     guard.wait_until_learned(timeout=240)
-    batch.attack(scope)
+    batch.signal(scope)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 
     # while frozen: nothing runs, nothing starts, HTCondor still sees a running job

@@ -58,7 +58,7 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tup
     quiet_from, reads = time.time(), disk_reads(node)
     wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
     attack_from, reads = time.time(), disk_reads(node) - reads
-    batch.attack(jobs.hog_scope)
+    batch.signal(jobs.hog_scope)
     wait_until(lambda: time.time() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     samples = storage.stop()
     calm = samples.due_between(quiet_from, attack_from)

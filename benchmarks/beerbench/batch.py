@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,26 +127,33 @@ class Batch:
 
         return wait_until(running, timeout, "containers run", explain=lambda: _explain(jobs))
 
-    def wait_until_ready(self, hog: Job, timeout: float) -> str:
-        """Until a hog that waits for its signal (`--on-signal`) does nothing any more; its cgroup."""
-        [scope] = self.wait_for_containers([hog], timeout)
+    def wait_until_ready(self, job: Job, timeout: float) -> str:
+        """Until a job that waits for its signal (`--on-signal`) does nothing any more; its cgroup."""
+        [scope] = self.wait_for_containers([job], timeout)
+        self.wait_until_idle(scope, timeout, explain=job.explain)
+        return scope
+
+    def wait_until_idle(self, scope: str, timeout: float, explain: Callable[[], str] = str) -> None:
         look = f"grep usage_usec {scope}/cpu.stat && cat {scope}/io.stat"
 
         def idle() -> bool:
             before, after = self._node.execute(f"{look}; echo --; sleep 2; {look}").stdout.split("--\n")
             (_, used_before, *io_before), (_, used_after, *io_after) = before.split(), after.split()
-            return io_before == io_after and int(used_after) - int(used_before) < IDLE_USEC
+            return io_before == io_after and int(used_after) - int(used_before) < IDLE_USEC and not self.frozen(scope)
 
-        wait_until(idle, timeout, f"job {hog.cluster} ({hog.arguments}) is ready", interval=1.0, explain=hog.explain)
-        return scope
+        wait_until(idle, timeout, f"{scope} does nothing", interval=1.0, explain=explain)
 
-    def attack(self, scope: str) -> None:
-        """Lets the waiting hog in this cgroup begin."""
+    def frozen(self, scope: str) -> bool:
+        return "frozen 1" in self._node.execute(f"cat {scope}/cgroup.events").stdout
+
+    def signal(self, scope: str) -> float:
+        """Lets the waiting job in this cgroup begin; the node's time of that."""
         # not its init process, which would pass on a second one
-        self._node.execute(
-            f"for pid in $(cat {scope}/cgroup.procs); do "
-            "if [ $(cat /proc/$pid/comm) = beer-payload ]; then kill -USR1 $pid && exit 0; fi; done; exit 1"
+        said = self._node.execute(
+            f"for pid in $(cat {scope}/cgroup.procs); do if [ $(cat /proc/$pid/comm) = beer-payload ]; then "
+            "date +%s.%N && kill -USR1 $pid && exit 0; fi; done; exit 1"
         )
+        return float(said.stdout)
 
     def _ask(self, command: str) -> dict[str, str]:
         """First word of each line -> second."""

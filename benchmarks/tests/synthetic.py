@@ -56,14 +56,15 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
         ]
         + [{"path": "/f", "size": 4 << 20, "start": T0 + 50, "end": T0 + 67, "ok": True, "message": ""}],
         "physics": {"cluster": 1, "report": {"events": 500}},
-        "hogs": {},
+        "attacks": {"unguarded": T0 + ATTACKS[0][0] + OFFSET, "guarded": T0 + ATTACKS[1][0] + OFFSET},
+        "hog": {},
         "why": "12:00:00 open -> frozen: freeze (strong_evidence)",
         "files": {"node": "node.jsonl", "journal": "journal.jsonl", "jobs": "jobs.log"}
         | {"requests": "requests.samples"},
         "clock": {"offset": OFFSET, "error": 0.02, "drift": 0.0},
     }
     host = {"cpus": 2, "commit": "0" * 7, "lab": {"accelerator": "tcg"}, "node": {"name": "x", "allowed_cpus": "1"}}
-    record = Record("demo", {"load": 0.7, "hog_threads": 24}, host, data)
+    record = Record("demo", {"load": 0.7, "hog_threads": 24, "lead": 3, "attack": 21}, host, data)
     record.save(folder)
     return record
 

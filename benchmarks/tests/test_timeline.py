@@ -102,8 +102,6 @@ def test_counters_become_rates() -> None:
     assert found.allowed_idle([1], 10, 11) == pytest.approx(0.25)
     assert found.delivered_share([1], 10, 11) == pytest.approx(0.5 / 0.75)
     assert found.disk_share("252:16")[JOBS] == pytest.approx([1.0, 0.0])
-    assert found.first_batch_io("252:16", 10.5, 12) == 10.5
-    assert found.first_batch_io("252:16", 11.5, 12) is None
     assert (found.frozen_at(10), found.thawed_at(10), found.frozen_at(10.5)) == (10.25, 11.5, None)
 
 

@@ -18,10 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import stats, text
-from ..batch import Job
 from ..clients import Load, Run
 from ..errors import BenchmarkError
-from ..guard import JOBS
 from ..host import cpu_list
 from ..labnode import lab_session
 from ..record import Record
@@ -29,7 +27,7 @@ from ..session import Session
 from ..timeline.decisions import Decisions
 from ..timeline.node import NodeTimeline
 from ..timeline.requests import Requests
-from ..waiting import Story, wait_until
+from ..waiting import Story
 
 DISK = "/data/01"
 ALONE, HYBRID = "alone", "hybrid"
@@ -62,21 +60,22 @@ class Isolation:
         self._options = options
         self._story = story
         self._rate = 0.0
+        # Cgroups of the two jobs.
+        self._jobs: list[str] = []
         self._host = session.node.execute("hostname").stdout.strip()
 
     def record(self) -> Record:
         session, options = self._session, self._options
         facts = session.facts()
         device = session.device(DISK)
+        measures = ["latency"] if options.latency_only else ["latency", "throughput"]
+        self._start_jobs(options.pairs * len(measures))
         capacity = session.capacity(10, options.connections)
         rate = self._rate = options.load * capacity["requests_per_s"]
         self._story.say(f"{DISK}: {capacity['requests_per_s']:.0f} requests/s; load {rate:.0f}/s")
-        windows = 2 * options.pairs * (1 if options.latency_only else 2)
-        session.start_sampler(windows * (options.seconds + 240))
+        session.start_sampler(2 * options.pairs * len(measures) * (options.seconds + 240))
         session.drop_caches()
-        segments = self._pairs("latency", rate)
-        if not options.latency_only:
-            segments += self._pairs("throughput", rate)
+        segments = [segment for measure in measures for segment in self._pairs(measure, rate)]
         data = {"segments": segments, "capacity": capacity, "rate": rate, "disk": DISK, "device": device}
         data |= session.collect()
         parameters = {key: value for key, value in vars(options).items() if key not in ("call", "out", "name")}
@@ -85,6 +84,17 @@ class Isolation:
             record.missing.append(f"{options.pairs} pairs only: no bound holds with 95 %")
         record.save(session.out)
         return record
+
+    def _start_jobs(self, windows: int) -> None:
+        """Hostile and innocent, each for all hybrid windows: starting containers is no part of what is measured.
+
+        They wait for one signal more than comes, so that neither ends before the node does.
+        """
+        batch, seconds = self._session.batch, self._options.seconds
+        self._session.guard.wait_for_state("open", 120)
+        for work in (self._attack(), "burn"):
+            job = batch.submit(f"{work} --seconds {seconds:g} --on-signal {windows + 1}")
+            self._jobs.append(batch.wait_until_ready(job, 240))
 
     def _pairs(self, measure: str, rate: float) -> list[dict[str, Any]]:
         run: Run | None = None
@@ -109,42 +119,33 @@ class Isolation:
     def _window(self, measure: str, kind: str, number: int) -> dict[str, Any]:
         session, options = self._session, self._options
         self._quiet(measure)
-        jobs: list[Job] = []
-        if kind == HYBRID:
-            length = options.seconds + 5
-            jobs = [session.batch.submit(f"burn --seconds {length + 60:g}"), session.batch.submit(self._attack(length))]
-            session.batch.wait_for_match(jobs, 120)
-            if options.unguarded:
-                session.guard.take_away()
-            session.batch.wait_for_containers(jobs, 120)
+        hybrid = kind == HYBRID
+        if hybrid and options.unguarded:
+            session.guard.take_away()
         start = time.time()
+        for scope in self._jobs if hybrid else []:
+            session.batch.signal(scope)
         extra: dict[str, Any] = {}
         if measure == "latency":
-            time.sleep(options.seconds)
+            time.sleep(start + options.seconds - time.time())
         else:
             load = Load(duration=options.seconds, connections=options.connections, seed=1000 + number)
             extra = session.clients.measure("saturate", "saturate", load)
         end = time.time()
-        for job in jobs:
-            job.remove()
-        if jobs and options.unguarded:
+        if hybrid and options.unguarded:
             session.guard.bring_back()
         shown = f"{extra['mb_s']:.2f} MB/s" if extra else ""
         self._story.say(f"{measure} {number + 1} of {2 * options.pairs}: {kind} {shown}")
         return {"start": start, "end": end, **{key: extra[key] for key in ("mb_s", "requests_per_s") if key in extra}}
 
     def _quiet(self, measure: str) -> None:
-        """No job is left, and the guard is open again.
+        """No job does anything, and the guard is open again.
 
         After a saturating window it is closed: that storage was slow without batch. It needs requests that are fast
         again to change its mind; in the latency windows the running client sends them.
         """
-        node = self._session.node
-
-        def empty() -> bool:
-            return "populated 0" in node.execute(f"cat {JOBS}/cgroup.events").stdout
-
-        wait_until(empty, 180, "all jobs are gone", interval=1)
+        for scope in self._jobs:
+            self._session.batch.wait_until_idle(scope, 180)
         if measure == "latency":
             self._session.guard.wait_for_state("open", 240)
             return
@@ -154,12 +155,12 @@ class Isolation:
         finally:
             calm.finish()
 
-    def _attack(self, seconds: float) -> str:
+    def _attack(self) -> str:
         threads = self._options.threads
         if self._options.hog == "disk":
-            return f"hog-disk --threads {threads} --size 64MiB --seconds {seconds:g}"
+            return f"hog-disk --threads {threads} --size 64MiB"
         file = self._session.clients.storage.disks[0][-1]
-        return f"hog-xrootd --url root://{self._host}/{file} --streams {threads} --seconds {seconds:g}"
+        return f"hog-xrootd --url root://{self._host}/{file} --streams {threads}"
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:

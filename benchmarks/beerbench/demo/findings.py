@@ -55,7 +55,7 @@ class Phase:
 class Reaction:
     """Unix times of the first freeze in phase C; None = did not happen."""
 
-    attack: float | None = None
+    attack: float
     first_slow: float | None = None
     decided: float | None = None
     frozen: float | None = None
@@ -77,7 +77,10 @@ class Findings:
     decisions: Decisions
     events: list[jobs.Event]
     phases: dict[str, Phase] = field(default_factory=dict)
-    reaction: Reaction = field(default_factory=Reaction)
+
+    @cached_property
+    def reaction(self) -> Reaction:
+        return _reaction(self)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -121,7 +124,6 @@ def study(record: Record) -> Findings:
     )
     for name in TITLES:
         found.phases[name] = _phase(found, name)
-    found.reaction = _reaction(found)
     return found
 
 
@@ -155,10 +157,9 @@ def _phase(found: Findings, name: str) -> Phase:
 
 
 def _reaction(found: Findings) -> Reaction:
-    start, end = found.data["phases"]["guarded"]
+    end = found.data["phases"]["guarded"][1]
     device = found.data["device"]
-    attack = found.node.first_batch_io(device, start, end)
-    since = attack if attack is not None else start
+    since = float(found.data["attacks"]["guarded"]) - float(found.data["clock"]["offset"])
     window = found.requests.due_between(since, end)
     slow = window.due[window.latency > SLOW * found.phases["alone"].p99]
     freeze = found.decisions.between(since, end).first("freeze", since)
@@ -166,7 +167,7 @@ def _reaction(found: Findings) -> Reaction:
     thawed = found.node.thawed_at(frozen) if frozen is not None else None
     last_io = found.node.last_batch_io(device, frozen, thawed or end) if frozen is not None else None
     return Reaction(
-        attack=attack,
+        attack=since,
         first_slow=float(slow[0]) if len(slow) else None,
         decided=freeze.time if freeze else None,
         frozen=frozen,

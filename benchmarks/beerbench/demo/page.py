@@ -104,7 +104,7 @@ def _reaction(found: Findings) -> str:
     return (
         '<h2>How fast the guard was</h2><div class="scroll"><table>'
         f"<caption>Counted from the moment the first slow request was due: one that took more than {SLOW:g} times the "
-        "p99 of storage alone, while jobs were using the disk.</caption>"
+        "p99 of storage alone, after the attack began.</caption>"
         f"<tbody>{_rows(table.reaction(found))}</tbody></table></div>"
         f"<p>Evidence: {_e(seen.evidence)}. The node's clock is known to {text.seconds(found.clock_error)} against the "
         "clients' clock, and times can be off by as much.</p>"
@@ -136,7 +136,8 @@ def _method(found: Findings) -> str:
         "The client runs outside the node and does not wait for answers: a request that is late is late from the "
         "moment it was due, what was never answered counts with its age, and what failed as infinitely late.",
         f"The hostile job reads and writes its scratch with direct I/O from {plan['hog_threads']} threads; scratch "
-        "lies on the data disk. It starts inside phases B and C, so that the onset is part of their numbers.",
+        f"lies on the data disk. Its container waits from before the users come; it attacks {plan['lead']:g} s into "
+        f"the phases B and C, for {plan['attack']:g} s each, so that the onset is part of their numbers.",
         "In phase B the guard is killed and nothing takes its place; what remains are the static limits of the slices.",
         f"The other job makes {report.get('events', '?')} proton collisions with Pythia 8, runs through both attacks, "
         "writes a ROOT file, stores it with xrdcp, and fails on any wrong number. It did not fail.",

@@ -11,7 +11,6 @@ from typing import Any
 
 from ..batch import Job
 from ..clients import Load
-from ..errors import BenchmarkError
 from ..record import Record
 from ..session import Session
 from ..stats import median
@@ -32,6 +31,9 @@ class Plan:
     unguarded: float = 18
     guarded: float = 28
     after: float = 6
+    # The hog attacks for so long, from this moment of phase B and C on.
+    attack: float = 18
+    lead: float = 1
     # Of the capacity that the saturating run found; the copies of xrdcp make it some 0.7 (DESIGN section 7).
     load: float = 0.6
     saturate: float = 6
@@ -49,9 +51,12 @@ class Demo:
         self._files = real_files
         self._story = story
         self._phases: dict[str, list[float]] = {}
+        self._present = ""
         # p99 of the users' last seconds, in milliseconds; None = no answers.
         self._p99: list[float | None] = []
         self._marks: list[dict[str, Any]] = []
+        # Phase -> start of its attack, in the node's time.
+        self._attacks: dict[str, float] = {}
 
     def record(self) -> Record:
         """The whole run, about two and a half minutes."""
@@ -65,6 +70,7 @@ class Demo:
             if speed < 0.5
             else "the node is up"
         )
+        hog, scope = self._hog()
         capacity = session.capacity(plan.saturate, plan.connections)
         rate = plan.load * capacity["requests_per_s"]
         story.say(
@@ -81,9 +87,9 @@ class Demo:
             with self._phase("alone", "A  storage alone"):
                 self._last(plan.alone)
             calm = median([p99 for p99 in self._p99 if p99 is not None])
-            physics, hogs = self._unguarded(speed)
+            physics = self._unguarded(speed, scope)
             self._recover(calm)
-            hogs += self._guarded()
+            self._guarded(scope)
         except BaseException:
             users.kill()
             raise
@@ -93,10 +99,11 @@ class Demo:
         story.say("the storage users are done; waiting for the physics job")
         report = physics.report(240)
         story.say(f"physics job: {report.get('events', '?')} collisions, every number checked")
-        reports = {str(hog.cluster): self._report_of(hog) for hog in hogs}
+        attacker = hog.report(120)
         data = {
             "phases": self._phases,
             "marks": self._marks,
+            "attacks": self._attacks,
             "disk": DISK,
             "device": device,
             "rate": rate,
@@ -105,7 +112,7 @@ class Demo:
             "client": end,
             "transfers": copies,
             "physics": {"cluster": physics.cluster, "report": report},
-            "hogs": reports,
+            "hog": {"cluster": hog.cluster, "report": attacker},
             "why": session.guard.why("10m"),
             **session.collect(),
         }
@@ -114,29 +121,35 @@ class Demo:
         record.save(session.out)
         return record
 
-    def _unguarded(self, speed: float) -> tuple[Job, list[Job]]:
-        session, plan, story = self._session, self._plan, self._story
+    def _hog(self) -> tuple[Job, str]:
+        """The hostile job and its cgroup: it runs before the users come, as harmless as any, and waits."""
+        session, plan = self._session, self._plan
         session.guard.wait_for_state("open", 120)
-        story.say("a physics job and a hostile job are submitted, and the guard is killed")
+        attack = f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2"
+        hog = session.batch.submit(attack)
+        scope = session.batch.wait_until_ready(hog, 180)
+        self._story.say("a job that will turn hostile runs in a container below beer-jobs.slice")
+        return hog, scope
+
+    def _unguarded(self, speed: float, hog_scope: str) -> Job:
+        session, plan, story = self._session, self._plan, self._story
+        story.say("a physics job is submitted, and the guard is killed")
         events = max(50, int(plan.busy_seconds * plan.events_per_host_second * speed))
         node = session.node.execute("hostname").stdout.strip()
         output = f"root://{node}//data/02/jobs/demo-{int(time.time())}.root"
         physics = session.batch.submit(f"physics --events {events} --seed 7 --output {output}")
-        hog = session.batch.submit(self._attack(plan.unguarded + 10))
-        session.batch.wait_for_match([physics, hog], 90)
+        session.batch.wait_for_match([physics], 90)
         self._mark("guard_gone")
         session.guard.take_away()
-        session.batch.wait_for_containers([physics, hog], 90)
-        story.say("both run in containers below beer-jobs.slice")
+        session.batch.wait_for_containers([physics], 90)
         with self._phase("unguarded", "B  with the hostile job, no guard"):
-            self._last(plan.unguarded)
-        hog.remove()
-        return physics, [hog]
+            self._attack(hog_scope, plan.unguarded)
+        return physics
 
     def _recover(self, calm: float) -> None:
         """Lets the guard find storage in health: what it saw before would keep new jobs out for minutes."""
         story, guard = self._story, self._session.guard
-        story.say("the hostile job is removed; waiting for the storage users to recover")
+        story.say("the attack ends by itself; waiting for the storage users to recover")
 
         def recovered() -> bool:
             last = self._p99[-RECOVERED:]
@@ -149,37 +162,28 @@ class Demo:
         story.say("the guard is back and learns what is usual")
         guard.wait_until_learned(180)
 
-    def _guarded(self) -> list[Job]:
-        session, plan, story = self._session, self._plan, self._story
-        hog = session.batch.submit(self._attack(plan.guarded - 8))
-        story.say("the same attack again, now with the guard")
-        session.batch.wait_for_containers([hog], 90)
+    def _guarded(self, hog_scope: str) -> None:
         with self._phase("guarded", "C  with the hostile job, guarded"):
-            self._last(plan.guarded)
-        hog.remove()
+            self._attack(hog_scope, self._plan.guarded)
         with self._phase("after", "   after the attack"):
-            self._last(plan.after)
-        return [hog]
+            self._last(self._plan.after)
 
-    def _attack(self, seconds: float) -> str:
-        return f"hog-disk --threads {self._plan.hog_threads} --size 64MiB --seconds {seconds:g}"
-
-    def _report_of(self, hog: Job) -> dict[str, Any]:
-        """What a hog says of itself, if it came to its end."""
-        try:
-            return hog.report(1) if hog.ended() else {}
-        except BenchmarkError:
-            return {}
+    def _attack(self, hog_scope: str, seconds: float) -> None:
+        """Lasts so long; the hog attacks from a moment inside it on, so that the onset counts."""
+        end = time.monotonic() + seconds
+        self._last(self._plan.lead)
+        self._attacks[self._present] = self._session.batch.signal(hog_scope)
+        self._last(end - time.monotonic())
 
     @contextmanager
     def _phase(self, name: str, title: str) -> Iterator[None]:
         self._story.say(title)
-        start = time.time()
+        self._present, start = name, time.time()
         yield
         self._phases[name] = [start, time.time()]
 
     def _last(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(max(0.0, seconds))
 
     def _mark(self, what: str) -> None:
         self._marks.append({"time": time.time(), "what": what})

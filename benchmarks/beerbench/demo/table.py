@@ -69,7 +69,7 @@ def terminal(found: Findings) -> str:
     if seen.decided is None:
         parts.append("The guard froze nothing in phase C.")
     elif seen.first_slow is None:
-        parts.append("From the first disk request of a job seen in phase C on, no client request was slow.")
+        parts.append("After the attack of phase C began no client request was slow.")
     else:
         parts += ["From the first slow request of a client to", text.table(reaction(found), header=False)]
         parts.append(f"(node's clock known to {text.seconds(found.clock_error)}; evidence: {seen.evidence})")

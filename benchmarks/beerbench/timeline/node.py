@@ -106,14 +106,6 @@ class NodeTimeline:
             seen = count
         return last
 
-    def first_batch_io(self, device: str, start: float, end: float, least: float = 10.0) -> float | None:
-        """Start of the first interval of the window with that many operations/s of jobs on the device; to a second."""
-        rates = self.io_operations.get(device, {}).get(JOBS)
-        if rates is None:
-            return None
-        busy = (self.time - self.step)[(rates >= least) & (self.time > start) & (self.time < end)]
-        return max(start, float(busy[0])) if len(busy) else None
-
     def disk_share(self, device: str) -> dict[str, Floats]:
         """Slice -> its share of the operations on the device, 0 where nobody does any."""
         rates = self.io_operations[device]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, burn, disk, job, load, physics, storage, stream
+from beer_payload import __version__, begin, burn, disk, job, physics, storage, stream
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -61,12 +61,6 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="payload", required=True)
     count, streams = whole(1, 10_000_000), whole(1, 256)
-    signals = {
-        "type": whole(1, 1000),
-        "default": 0,
-        "metavar": "N",
-        "help": "get ready, then attack N times, each time when SIGUSR1 comes (default: once, at once)",
-    }
     keytab = "sss keytab (default: the one that $XrdSecSSSKT names)"
 
     one = commands.add_parser("physics", help="generate collisions, store them in XRootD, check every number")
@@ -78,11 +72,19 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--keytab", type=Path, help=keytab)
     one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab))
 
+    signals = {
+        "type": whole(1, 1000),
+        "default": 0,
+        "metavar": "N",
+        "help": "get ready, then do it N times, each time when SIGUSR1 comes (default: once, at once)",
+    }
+
     one = commands.add_parser("burn", help="test payload, innocent: CPU only, equal units of work")
     amount = one.add_mutually_exclusive_group(required=True)
     amount.add_argument("--seconds", type=duration, help="work for so long")
     amount.add_argument("--units", type=count, help="do so much work")
-    one.set_defaults(run=lambda a: burn.run(a.seconds, a.units))
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: burn.run(a.seconds, a.units, a.on_signal))
 
     one = commands.add_parser("hog-disk", help="test payload, hostile: random direct I/O on scratch")
     one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to attack (default: .)")
@@ -114,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except ValueError as error:
             top.error(str(error))
     if getattr(arguments, "on_signal", 0):
-        load.hold_signal()
+        begin.hold()
     try:
         return emit(arguments.payload, arguments.run(arguments))
     except PayloadError as error:

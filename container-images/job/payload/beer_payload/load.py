@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from beer_payload import begin
+
 ERROR_PAUSE = 0.2  # seconds; a refused operation must not become a busy loop
-BEGIN = signal.SIGUSR1
 
 
 @dataclass
@@ -50,23 +50,16 @@ def work(operation: Operation, tally: Tally, stop: threading.Event, failures: ty
             stop.wait(ERROR_PAUSE)
 
 
-def hold_signal() -> None:
-    """From here on `BEGIN` waits for `hammer`. To be called before there are threads, which inherit it."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {BEGIN})
-
-
 def hammer(
     operations: list[Operation], seconds: float, failures: type[Exception], on_signal: int = 0
 ) -> dict[str, Any]:
     """Runs each operation in a thread of its own, again and again, for so long; returns the totals.
 
-    With `on_signal` it does so that many times, each after a `BEGIN`: a job that behaved until then.
+    With `on_signal` it does so that many times, each when the signal comes: a job that behaved until then.
     """
     tallies = [Tally() for _ in operations]
     started, wall = [], 0.0
-    for _ in range(max(1, on_signal)):
-        if on_signal:
-            signal.sigwait({BEGIN})
+    for _ in begin.rounds(on_signal):
         started.append(round(time.time(), 3))
         wall += attack(operations, tallies, seconds, failures)
     done = sum(tally.operations for tally in tallies)

@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import subprocess
 import sys
-import time
 import types
 from pathlib import Path
 
@@ -17,7 +13,6 @@ from beer_payload import disk, load, storage, stream
 from beer_payload.report import SetupError, StorageError
 
 KIB = 1024
-COMMAND = Path(__file__).parent.parent / "beer-payload"
 URL = storage.Url.parse("root://node//data/01/store/load/file-00")
 
 
@@ -132,40 +127,3 @@ def test_errors_are_counted_and_do_not_end_the_attack(monkeypatch: pytest.Monkey
     assert report["operations"] > 1
     assert report["last_error"] == "busy"
     assert report["bytes"] == 10 * report["operations"]
-
-
-def test_a_hog_that_waits_attacks_once_for_each_signal(tmp_path: Path):
-    """A process of its own, as in a container: the signal comes from outside, early ones are not lost."""
-    command = [sys.executable, str(COMMAND), "hog-disk", "--path", str(tmp_path), "--size", "64KiB"]
-    command += ["--block", "8KiB", "--threads", "2", "--seconds", "0.2", "--on-signal", "2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as hog:
-        assert waits(hog.pid), "the hog does not wait"
-        assert hog.stdout is not None
-        first = time.time()
-        os.kill(hog.pid, load.BEGIN)
-        assert waits(hog.pid, after=first + 0.2), "it did not wait for the second signal"
-        second = time.time()
-        os.kill(hog.pid, load.BEGIN)
-        report = json.loads(hog.communicate(timeout=30)[0])
-    assert hog.returncode == 0
-    assert [report["operations"] > 0, report["errors"]] == [True, 0]
-    started = report["attacks_started_unix"]
-    assert len(started) == 2
-    assert first <= started[0] + 0.001
-    assert second <= started[1] + 0.001
-    assert 0.4 <= report["attack_seconds"] < second - first + 30
-
-
-def waits(pid: int, after: float = 0.0) -> bool:
-    """Waits until the main thread of a process sleeps with SIGUSR1 blocked; False after 30 s, or when it has ended."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        if status["State"].split()[0] == "Z":
-            return False
-        held = int(status["SigBlk"], 16) >> (load.BEGIN - 1) & 1
-        threads = int(status["Threads"])
-        if time.time() > after and held and threads == 1 and status["State"].split()[0] == "S":
-            return True
-        time.sleep(0.02)
-    return False
