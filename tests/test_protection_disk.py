@@ -53,8 +53,8 @@ def disk_reads(node: Machine) -> int:
     return sum(int(word.split("=")[1]) for word in io if word.startswith("rios="))
 
 
-def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tuple[Requests, float]:
-    """The hog against a storage load that runs already: what the client saw, and when it first hurt."""
+def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tuple[Requests, float, float | None]:
+    """The hog against a storage load that runs already: what the client saw, when it began, and when it first hurt."""
     quiet_from, reads = time.time(), disk_reads(node)
     wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
     attack_from, reads = time.time(), disk_reads(node) - reads
@@ -64,7 +64,7 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tup
     calm = samples.due_between(quiet_from, attack_from)
     assert reads >= 0.8 * len(calm), f"the page cache answers: {reads} disk reads for {len(calm)} requests"
     print(f"storage alone: p50 {percentile(calm, 50) * 1e3:.0f} ms, p99 {percentile(calm, 99) * 1e3:.0f} ms")
-    return samples, first_over(samples, OBJECTIVE_SECONDS, after=attack_from)
+    return samples, attack_from, first_over(samples, OBJECTIVE_SECONDS, after=attack_from)
 
 
 def after_recovery(samples: Requests, onset: float) -> float:
@@ -87,9 +87,10 @@ def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: Stor
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     guard.wait_until_learned(timeout=240)
-    samples, onset = attack(node, batch, storage, jobs)
+    samples, began, onset = attack(node, batch, storage, jobs)
     print(guard.why())
-    assert after_recovery(samples, onset) <= OBJECTIVE_SECONDS, guard.why()
+    # it may be frozen before it hurts anybody
+    assert after_recovery(samples, onset or began) <= OBJECTIVE_SECONDS, guard.why()
     assert any(record.action == "freeze" for record in guard.decisions()), f"nobody froze anything:\n{guard.why()}"
 
     assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
@@ -110,6 +111,7 @@ def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: S
     storage.start(rate=RATE, duration=500, disks=("/data/01",))
     guard.wait_until_learned(timeout=240)
     guard.take_away()
-    samples, onset = attack(node, batch, storage, jobs)
+    samples, _, onset = attack(node, batch, storage, jobs)
     assert not guard.frozen()
+    assert onset is not None, "no request took long: the test above shows nothing"
     assert after_recovery(samples, onset) > OBJECTIVE_SECONDS, "the attack does no harm: the test above shows nothing"
