@@ -70,7 +70,7 @@ class Guard:
         def learned() -> bool:
             status = self.status()
             reads = next(one for one in status["objectives"] if one["name"] == "storage-read")
-            return bool(status["admit"] and reads["level"] == "calm" and reads["learned"])
+            return bool(status["admit"] and reads["level"] == "calm" and reads["dependence"])
 
         what = "the guard has learned what is usual and lets jobs in"
         wait_until(learned, timeout, what, interval=2.0, explain=self.why)

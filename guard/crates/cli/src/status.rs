@@ -111,10 +111,10 @@ fn text_of(status: &Status, now_ns: u64) -> String {
 }
 
 fn objective(objective: &ObjectiveStatus) -> String {
-    let ObjectiveStatus { name, level, signal, slack, rate, learned, dependence, worst } = objective;
+    let ObjectiveStatus { name, level, signal, slack, rate, dependence, worst } = objective;
     let worst = worst.as_ref().map(|evidence| format!("; worst: {}", measured(evidence))).unwrap_or_default();
     let signal = if signal == "fresh" { String::new() } else { format!(", signal {signal}") };
-    let baseline = if *learned { format!(", dependence {dependence:.1}") } else { ", no baseline yet".into() };
+    let baseline = dependence.map_or(", no baseline yet".into(), |k| format!(", dependence {k:.1}"));
     format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{baseline}{signal}{worst}")
 }
 

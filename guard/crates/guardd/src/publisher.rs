@@ -161,7 +161,6 @@ impl StatusFile {
             }
             .into(),
             slack: verdict.slack,
-            learned: verdict.learned,
             dependence: verdict.dependence,
             rate: verdict.rate,
             worst: verdict.worst.map(|series| intf::journal::Evidence {

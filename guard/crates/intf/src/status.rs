@@ -61,12 +61,10 @@ pub struct ObjectiveStatus {
     pub slack: f64,
     /// Requests per second that it judges.
     pub rate: f64,
-    /// Is the whole latency judged, against what is usual? Else only the share over the threshold, until there is a baseline.
+    /// How many requests share one fate: their evidence is divided by this, by 8 at most. Null until there is a baseline to
+    /// judge the whole latency against; until then only the share over the threshold counts.
     #[serde(default)]
-    pub learned: bool,
-    /// How many requests share one fate: their evidence is divided by this, by 8 at most. 0 while unknown.
-    #[serde(default)]
-    pub dependence: f64,
+    pub dependence: Option<f64>,
     /// The worst series.
     pub worst: Option<Evidence>,
 }

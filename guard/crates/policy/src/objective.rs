@@ -77,11 +77,9 @@ pub struct Verdict {
     pub measure: Measure,
     /// Requests per second judged, over about ten seconds.
     pub rate: f64,
-    /// Some series is judged by its whole latency: it has a baseline. Until then only the share over the threshold counts.
-    pub learned: bool,
-    /// How many requests share one fate: their evidence is divided by this, by 8 at most. The largest of all series, 0 while
-    /// unknown.
-    pub dependence: f64,
+    /// How many requests share one fate: their evidence is divided by this, by 8 at most. The largest of all series. `None` =
+    /// no series has a baseline yet, and only the share over the threshold counts.
+    pub dependence: Option<f64>,
     /// The objective's dwell time.
     pub dwell_ns: u64,
 }

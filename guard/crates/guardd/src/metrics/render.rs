@@ -148,8 +148,8 @@ fn objectives(view: &Snapshot, names: &Names, out: &mut Exposition) {
     if view.verdicts.is_empty() {
         return;
     }
-    each(&names::OBJECTIVE_LEARNED, &|verdict| flag(verdict.learned));
-    each(&names::OBJECTIVE_DEPENDENCE, &|verdict| verdict.dependence);
+    each(&names::OBJECTIVE_LEARNED, &|verdict| flag(verdict.dependence.is_some()));
+    each(&names::OBJECTIVE_DEPENDENCE, &|verdict| verdict.dependence.unwrap_or(0.0));
     each(&names::OBJECTIVE_SLACK, &|verdict| verdict.slack);
     each(&names::OBJECTIVE_LEVEL, &|verdict| match verdict.level {
         Level::Calm => 0.0,

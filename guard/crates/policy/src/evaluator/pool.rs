@@ -24,6 +24,12 @@ pub(super) struct Pool {
     kind: Option<Kind>,
     /// By filesystem.
     detectors: Vec<Option<SeriesDetector>>,
+    /// How many there are.
+    judged: usize,
+    /// Filesystems with something to judge in this tick, bit by index; and those whose detector still has evidence of an
+    /// earlier one. Of 96 disks most are neither, and looking at them costs more than all else.
+    touched: u128,
+    awake: u128,
     together: Tests,
     limits: Limits,
     /// When there last was a signal; `None` = never.
@@ -45,6 +51,9 @@ impl Pool {
             objective: objective.clone(),
             kind: Kind::of(objective.op, objective.class),
             detectors: Vec::new(),
+            judged: 0,
+            touched: 0,
+            awake: 0,
             together: Tests::default(),
             limits: Limits::of_many(objective.weak, objective.strong, 1),
             heard_ns: None,
@@ -71,8 +80,9 @@ impl Pool {
             let detector = judged.then(|| detector.unwrap_or_else(|| SeriesDetector::new(&self.objective)));
             self.detectors.push(detector);
         }
-        let series = self.detectors.iter().flatten().count();
-        let tests = if series > 1 { series + 1 } else { 1 };
+        self.judged = self.detectors.iter().flatten().count();
+        (self.touched, self.awake) = (u128::MAX, u128::MAX);
+        let tests = if self.judged > 1 { self.judged + 1 } else { 1 };
         self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
         self.reset();
     }
@@ -91,33 +101,42 @@ impl Pool {
     }
 
     pub fn detector(&mut self, series: SeriesId) -> Option<&mut SeriesDetector> {
-        match self.kind == Some(series.kind) {
-            true => self.detectors.get_mut(usize::from(series.filesystem))?.as_mut(),
-            false => None,
+        if self.kind != Some(series.kind) {
+            return None;
         }
+        let detector = self.detectors.get_mut(usize::from(series.filesystem))?.as_mut()?;
+        self.touched |= 1 << series.filesystem;
+        Some(detector)
     }
 
     pub fn begin(&mut self) {
-        self.detectors.iter_mut().flatten().for_each(SeriesDetector::begin);
+        for index in bits(std::mem::take(&mut self.touched)) {
+            if let Some(Some(detector)) = self.detectors.get_mut(index) {
+                detector.begin();
+            }
+        }
     }
 
     pub fn finish(&mut self, now_ns: u64, tick_s: f64, signal: Signal, acting: bool, rebuilds: &mut usize) -> Verdict {
         let signal = self.signal(now_ns, signal);
         let mut sum = Tick::default();
-        let mut worst: Option<(usize, f64)> = None;
+        let mut worst = self.detectors.iter().position(Option::is_some);
         let mut level = Level::Calm;
-        let mut count = 0;
-        for (index, detector) in self.detectors.iter_mut().enumerate() {
-            let Some(detector) = detector else { continue };
+        let mut value = 0.0;
+        for index in bits(self.touched | self.awake) {
+            let Some(Some(detector)) = self.detectors.get_mut(index) else { continue };
             level = level.max(detector.finish(now_ns, tick_s, &self.limits));
             sum.add(detector.tick());
-            count += 1;
-            if worst.is_none_or(|(_, value)| detector.value() > value) {
-                worst = Some((index, detector.value()));
+            if detector.value() > value {
+                (worst, value) = (Some(index), detector.value());
+            }
+            if detector.value() > 0.0 {
+                self.awake |= 1 << index;
+            } else {
+                self.awake &= !(1 << index);
             }
         }
-        let mut value = worst.map_or(0.0, |(_, value)| value);
-        if count > 1 {
+        if self.judged > 1 {
             level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
             value = value.max(self.together.value());
         }
@@ -129,17 +148,16 @@ impl Pool {
         }
         let lesson = self.lesson(now_ns, level, acting || signal != SignalState::Fresh);
         self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
-        let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).fold(0.0, f64::max);
+        let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).reduce(f64::max);
         let limit = if level == Level::Strong { self.limits.strong } else { self.limits.weak };
         Verdict {
             level,
             signal,
             stuck: false,
             slack: 1.0 - self.over / (self.objective.share * self.requests).max(SLACK_MIN),
-            worst: worst.and_then(|(index, _)| Some(SeriesId { filesystem: index as u16, kind: self.kind? })),
+            worst: worst.and_then(|index| Some(SeriesId { filesystem: index as u16, kind: self.kind? })),
             measure: Measure { value, limit, unit: Unit::Nats },
             rate: self.rate,
-            learned: dependence > 0.0,
             dependence,
             ..self.unheard()
         }
@@ -203,6 +221,15 @@ impl Pool {
             }
         }
     }
+}
+
+/// The bits that are set.
+fn bits(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = set.trailing_zeros() as usize;
+        set &= set.wrapping_sub(1);
+        (index < 128).then_some(index)
+    })
 }
 
 /// Does the pattern fit? `*` stands for any characters, also none and also `/`.

@@ -83,7 +83,7 @@ fn a_node_whose_every_disk_is_a_little_slower_shows_it_as_a_whole() {
     let mut node = Node::new(48);
     node.run(300 * S);
     let verdict = node.tick();
-    assert!(verdict.learned && verdict.level == Level::Calm);
+    assert!(verdict.dependence.is_some() && verdict.level == Level::Calm);
     assert!((verdict.rate - 300.0).abs() < 30.0, "{}", verdict.rate);
     node.factor = 2.0;
     let ticks = (0..500).take_while(|_| node.tick().level < Level::Weak).count();
@@ -94,7 +94,7 @@ fn a_node_whose_every_disk_is_a_little_slower_shows_it_as_a_whole() {
 fn a_restart_keeps_what_is_known_about_a_path_and_forgets_the_evidence() {
     let mut node = Node::new(2);
     node.run(300 * S);
-    assert!(node.tick().learned);
+    assert!(node.tick().dependence.is_some());
     node.factor = 10.0;
     node.run(2 * S);
     assert_eq!(node.evaluator.verdicts()[0].level, Level::Strong);
@@ -102,11 +102,11 @@ fn a_restart_keeps_what_is_known_about_a_path_and_forgets_the_evidence() {
     node.evaluator.restart(&filesystems(&turned));
     node.factor = 1.0;
     let verdict = node.tick();
-    assert!(verdict.learned && verdict.level == Level::Calm, "{verdict:?}");
+    assert!(verdict.dependence.is_some() && verdict.level == Level::Calm, "{verdict:?}");
     assert_eq!(node.evaluator.names().filesystems, turned);
     node.evaluator.restart(&filesystems(&["/other".into()]));
     node.disks = 1;
-    assert!(!node.tick().learned);
+    assert!(!node.tick().dependence.is_some());
 }
 
 /// The signal state of ticks one second apart.

@@ -74,7 +74,7 @@ impl Model {
         let mut model = Model::new(seed);
         model.run(60 * S);
         assert_eq!(model.ladder.state(), NodeState::Open, "{:?}", model.events);
-        assert!(model.evaluator.verdicts()[0].learned);
+        assert!(model.evaluator.verdicts()[0].dependence.is_some());
         model.events.clear();
         model.frozen_ns = 0;
         model

@@ -74,6 +74,22 @@ fn evidence_that_returns_as_soon_as_batch_runs_is_strong() {
 }
 
 #[test]
+fn evidence_on_another_disk_has_not_returned() {
+    let mut steps = Steps::open();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    steps.level(Level::Weak);
+    steps.run(2 * TICK);
+    steps.level(Level::Calm);
+    steps.step();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    steps.level(Level::Weak);
+    steps.step();
+    assert!(steps.actions().precaution);
+    let counters = steps.ladder.counters();
+    assert_eq!((counters.precautions, counters.needless), (2, 1), "whether the first one helped will not be known");
+}
+
+#[test]
 fn in_the_closed_state_it_returns_to_closed() {
     let mut steps = Steps::new();
     steps.step();
