@@ -27,6 +27,8 @@ RECOVERED = 3
 class Plan:
     """Seconds, shares and jobs of the demo."""
 
+    # The first requests and copies meet cold caches.
+    settle: float = 8
     alone: float = 18
     unguarded: float = 18
     guarded: float = 28
@@ -42,6 +44,14 @@ class Plan:
     # Enough collisions to be busy until the end, on a node as fast as the one that is measured.
     busy_seconds: float = 25
     events_per_host_second: float = 90
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits for its signal, and its cgroup."""
+
+    job: Job
+    scope: str
 
 
 class Demo:
@@ -70,7 +80,7 @@ class Demo:
             if speed < 0.5
             else "the node is up"
         )
-        hog, scope = self._hog()
+        hog, physics = self._jobs(speed)
         capacity = session.capacity(plan.saturate, plan.connections)
         rate = plan.load * capacity["requests_per_s"]
         story.say(
@@ -82,14 +92,15 @@ class Demo:
         users = session.clients.start("open_loop", NAME, load, self._show)
         users.wait_ready(120)
         transfers = Transfers(session.clients, self._files)
-        physics: Job | None = None
         try:
+            self._last(plan.settle)
+            self._p99.clear()
             with self._phase("alone", "A  storage alone"):
                 self._last(plan.alone)
             calm = median([p99 for p99 in self._p99 if p99 is not None])
-            physics = self._unguarded(speed, scope)
+            self._unguarded(hog, physics)
             self._recover(calm)
-            self._guarded(scope)
+            self._guarded(hog)
         except BaseException:
             users.kill()
             raise
@@ -97,9 +108,9 @@ class Demo:
             copies = transfers.finish()
         end = users.finish()
         story.say("the storage users are done; waiting for the physics job")
-        report = physics.report(240)
+        report = physics.job.report(240)
         story.say(f"physics job: {report.get('events', '?')} collisions, every number checked")
-        attacker = hog.report(120)
+        attacker = hog.job.report(120)
         data = {
             "phases": self._phases,
             "marks": self._marks,
@@ -111,8 +122,8 @@ class Demo:
             "speed": speed,
             "client": end,
             "transfers": copies,
-            "physics": {"cluster": physics.cluster, "report": report},
-            "hog": {"cluster": hog.cluster, "report": attacker},
+            "physics": {"cluster": physics.job.cluster, "report": report},
+            "hog": {"cluster": hog.job.cluster, "report": attacker},
             "why": session.guard.why("10m"),
             **session.collect(),
         }
@@ -121,30 +132,28 @@ class Demo:
         record.save(session.out)
         return record
 
-    def _hog(self) -> tuple[Job, str]:
-        """The hostile job and its cgroup: it runs before the users come, as harmless as any, and waits."""
+    def _jobs(self, speed: float) -> tuple[Waiting, Waiting]:
+        """The job that will turn hostile and a physics job: both wait, idle, from before the users come."""
         session, plan = self._session, self._plan
         session.guard.wait_for_state("open", 120)
         attack = f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2"
-        hog = session.batch.submit(attack)
-        scope = session.batch.wait_until_ready(hog, 180)
-        self._story.say("a job that will turn hostile runs in a container below beer-jobs.slice")
-        return hog, scope
-
-    def _unguarded(self, speed: float, hog_scope: str) -> Job:
-        session, plan, story = self._session, self._plan, self._story
-        story.say("a physics job is submitted, and the guard is killed")
         events = max(50, int(plan.busy_seconds * plan.events_per_host_second * speed))
         node = session.node.execute("hostname").stdout.strip()
         output = f"root://{node}//data/02/jobs/demo-{int(time.time())}.root"
-        physics = session.batch.submit(f"physics --events {events} --seed 7 --output {output}")
-        session.batch.wait_for_match([physics], 90)
+        work = f"physics --events {events} --seed 7 --output {output} --on-signal"
+        jobs = [session.batch.submit(arguments) for arguments in (attack, work)]
+        hog, physics = (Waiting(job, session.batch.wait_until_ready(job, 180)) for job in jobs)
+        self._story.say("a physics job, and one that will turn hostile, wait in containers below beer-jobs.slice")
+        return hog, physics
+
+    def _unguarded(self, hog: Waiting, physics: Waiting) -> None:
+        session = self._session
+        self._story.say("the guard is killed and the physics job begins")
         self._mark("guard_gone")
         session.guard.take_away()
-        session.batch.wait_for_containers([physics], 90)
+        session.batch.signal(physics.scope)
         with self._phase("unguarded", "B  with the hostile job, no guard"):
-            self._attack(hog_scope, plan.unguarded)
-        return physics
+            self._attack(hog, self._plan.unguarded)
 
     def _recover(self, calm: float) -> None:
         """Lets the guard find storage in health: what it saw before would keep new jobs out for minutes."""
@@ -162,17 +171,17 @@ class Demo:
         story.say("the guard is back and learns what is usual")
         guard.wait_until_learned(180)
 
-    def _guarded(self, hog_scope: str) -> None:
+    def _guarded(self, hog: Waiting) -> None:
         with self._phase("guarded", "C  with the hostile job, guarded"):
-            self._attack(hog_scope, self._plan.guarded)
+            self._attack(hog, self._plan.guarded)
         with self._phase("after", "   after the attack"):
             self._last(self._plan.after)
 
-    def _attack(self, hog_scope: str, seconds: float) -> None:
+    def _attack(self, hog: Waiting, seconds: float) -> None:
         """Lasts so long; the hog attacks from a moment inside it on, so that the onset counts."""
         end = time.monotonic() + seconds
         self._last(self._plan.lead)
-        self._attacks[self._present] = self._session.batch.signal(hog_scope)
+        self._attacks[self._present] = self._session.batch.signal(hog.scope)
         self._last(end - time.monotonic())
 
     @contextmanager

@@ -51,6 +51,11 @@ def share(text: str) -> float:
     return float(text)
 
 
+def physics_job(a: argparse.Namespace) -> dict[str, Any]:
+    next(begin.rounds(int(a.on_signal)))
+    return job.run(a.process, a.events, a.seed, a.output, a.keytab)
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="beer-payload",
@@ -70,7 +75,8 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--process", choices=sorted(physics.PROCESSES), default="hard-qcd", help=processes)
     one.add_argument("--output", type=url, help="root://server[:port]//path; without it the file is checked locally")
     one.add_argument("--keytab", type=Path, help=keytab)
-    one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab))
+    one.add_argument("--on-signal", action="store_true", help="begin when SIGUSR1 comes (default: at once)")
+    one.set_defaults(run=physics_job)
 
     signals = {
         "type": whole(1, 1000),
@@ -115,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             disk.check_sizes(arguments.block, arguments.size)
         except ValueError as error:
             top.error(str(error))
-    if getattr(arguments, "on_signal", 0):
+    if arguments.on_signal:
         begin.hold()
     try:
         return emit(arguments.payload, arguments.run(arguments))
