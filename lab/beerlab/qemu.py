@@ -43,8 +43,13 @@ def site_address(number: int) -> str:
 
 
 def site_network(nodes: int, group_port: int) -> str:
-    """QEMU's private network: nothing to talk to for one node, a multicast group of the host for several."""
-    return "hubport,hubid=0" if nodes == 1 else f"socket,mcast=230.77.0.1:{group_port},localaddr=127.0.0.1"
+    """QEMU's private network: nobody to talk to for one node, a multicast group of the host for several.
+
+    A hub without a second port would take no packet, and the guest's kernel complain of a queue that stands still.
+    """
+    if nodes == 1:
+        return "user,restrict=on,ipv6=off"
+    return f"socket,mcast=230.77.0.1:{group_port},localaddr=127.0.0.1"
 
 
 def credentials(boot: Boot) -> dict[str, str]:

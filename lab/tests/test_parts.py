@@ -65,7 +65,7 @@ def test_only_what_leads_to_registries_is_passed_on(monkeypatch):
 
 def test_a_pid_that_another_process_got_is_not_ours(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
-    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport", pid=os.getpid(), started=1)
+    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "user", pid=os.getpid(), started=1)
     assert not one.running()
     one.started = state.started_at(os.getpid())
     assert one.running()
@@ -112,7 +112,7 @@ def test_instance_units_are_found_by_their_template():
 
 def test_a_place_is_taken_while_its_owner_lives(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
-    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport")
+    one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "user")
     one.claim()
     assert not one.owned_by_another()
     one.owner, one.owner_started = os.getppid(), state.started_at(os.getppid())
@@ -125,7 +125,7 @@ def test_a_killed_child_leaves_no_zombie(tmp_path, monkeypatch):
     monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
     with subprocess.Popen(["sleep", "60"]) as child:
         child.returncode = 0  # as vm.launch does
-        one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "hubport", pid=child.pid)
+        one = state.State("node1", "node1", 1, {}, "/i", "tcg", {22: 1}, "/s", "user", pid=child.pid)
         one.started = state.started_at(child.pid)
         one.kill()
         assert one.pid == 0
