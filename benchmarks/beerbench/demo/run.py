@@ -42,7 +42,7 @@ class Plan:
     connections: int = 24
     hog_threads: int = 24
     # Enough collisions to be busy until the end, on a node as fast as the one that is measured.
-    busy_seconds: float = 25
+    busy_seconds: float = 12
     events_per_host_second: float = 90
 
 
@@ -137,7 +137,7 @@ class Demo:
         session, plan = self._session, self._plan
         session.guard.wait_for_state("open", 120)
         attack = f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2"
-        events = max(50, int(plan.busy_seconds * plan.events_per_host_second * speed))
+        events = max(20, int(plan.busy_seconds * plan.events_per_host_second * speed))
         node = session.node.execute("hostname").stdout.strip()
         output = f"root://{node}//data/02/jobs/demo-{int(time.time())}.root"
         work = f"physics --events {events} --seed 7 --output {output} --on-signal"
