@@ -37,8 +37,11 @@ queue
 """
 # HTCondor manual, "Job ClassAd Attributes"
 IDLE, RUNNING, REMOVED, HELD = 1, 2, 3, 5
-# CPU time in two seconds below which a process does nothing: 5 % of a core.
-IDLE_USEC = 100_000
+# Its init process would pass on a second signal: $pid is the payload itself.
+PAYLOAD = (
+    "for pid in $(cat {scope}/cgroup.procs) none; do [ $pid != none ] || exit 1; "
+    "if [ $(cat /proc/$pid/comm) = beer-payload ]; then break; fi; done"
+)
 # Lines of two words each: what to look for -> what is known of it.
 CONTAINERS = "docker ps --no-trunc --format '{{.Names}} {{.ID}}'"
 QUEUE = "condor_q -all -af ClusterId JobStatus"
@@ -104,15 +107,6 @@ class Batch:
         )
         return Job(self._node, int(done.stdout.split(".")[0]), arguments)
 
-    def wait_for_match(self, jobs: list[Job], timeout: float) -> None:
-        """Until HTCondor has given every job a slot; from then on START is no longer asked."""
-
-        def matched() -> bool:
-            known = self._ask(QUEUE)
-            return all(known.get(str(job.cluster)) == str(RUNNING) for job in jobs)
-
-        wait_until(matched, timeout, "jobs get a slot", explain=lambda: _explain(jobs))
-
     def wait_for_containers(self, jobs: list[Job], timeout: float) -> list[str]:
         """Until the containers of all jobs run; their cgroups. Fails at once when one is held or removed."""
 
@@ -128,31 +122,23 @@ class Batch:
         return wait_until(running, timeout, "containers run", explain=lambda: _explain(jobs))
 
     def wait_until_ready(self, job: Job, timeout: float) -> str:
-        """Until a job that waits for its signal (`--on-signal`) does nothing any more; its cgroup."""
+        """Until a job waits for its signal (`--on-signal`); its cgroup."""
         [scope] = self.wait_for_containers([job], timeout)
-        self.wait_until_idle(scope, timeout, explain=job.explain)
+        self.wait_for_sleep(scope, timeout, explain=job.explain)
         return scope
 
-    def wait_until_idle(self, scope: str, timeout: float, explain: Callable[[], str] = str) -> None:
-        look = f"grep usage_usec {scope}/cpu.stat && cat {scope}/io.stat"
+    def wait_for_sleep(self, scope: str, timeout: float, explain: Callable[[], str] = str) -> None:
+        """Until the payload in this cgroup sleeps in sigwait: before that a signal would end it, or come too early."""
 
-        def idle() -> bool:
-            before, after = self._node.execute(f"{look}; echo --; sleep 2; {look}").stdout.split("--\n")
-            (_, used_before, *io_before), (_, used_after, *io_after) = before.split(), after.split()
-            return io_before == io_after and int(used_after) - int(used_before) < IDLE_USEC and not self.frozen(scope)
+        def sleeps() -> bool:
+            asked = f"{PAYLOAD.format(scope=scope)} && cat /proc/$pid/wchan"
+            return "sigtimedwait" in self._node.execute(asked, check=False).stdout
 
-        wait_until(idle, timeout, f"{scope} does nothing", interval=1.0, explain=explain)
-
-    def frozen(self, scope: str) -> bool:
-        return "frozen 1" in self._node.execute(f"cat {scope}/cgroup.events").stdout
+        wait_until(sleeps, timeout, f"{scope} waits for its signal", interval=2.0, explain=explain)
 
     def signal(self, scope: str) -> float:
         """Lets the waiting job in this cgroup begin; the node's time of that."""
-        # not its init process, which would pass on a second one
-        said = self._node.execute(
-            f"for pid in $(cat {scope}/cgroup.procs); do if [ $(cat /proc/$pid/comm) = beer-payload ]; then "
-            "date +%s.%N && kill -USR1 $pid && exit 0; fi; done; exit 1"
-        )
+        said = self._node.execute(f"{PAYLOAD.format(scope=scope)} && date +%s.%N && kill -USR1 $pid")
         return float(said.stdout)
 
     def _ask(self, command: str) -> dict[str, str]:

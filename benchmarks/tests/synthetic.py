@@ -55,9 +55,8 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
             for s in (7, 12, 86, 95)
         ]
         + [{"path": "/f", "size": 4 << 20, "start": T0 + 50, "end": T0 + 67, "ok": True, "message": ""}],
-        "physics": {"cluster": 1, "report": {"events": 500}},
+        "physics": {"cluster": 1, "report": {"events": 500}, "through": True},
         "attacks": {"unguarded": T0 + ATTACKS[0][0] + OFFSET, "guarded": T0 + ATTACKS[1][0] + OFFSET},
-        "hog": {},
         "why": "12:00:00 open -> frozen: freeze (strong_evidence)",
         "files": {"node": "node.jsonl", "journal": "journal.jsonl", "jobs": "jobs.log"}
         | {"requests": "requests.samples"},

@@ -127,7 +127,6 @@ def _journal(found: Findings) -> str:
 
 def _method(found: Findings) -> str:
     data, plan = found.data, found.record.parameters
-    report = data["physics"]["report"]
     items = [
         f"The disk of {data['disk']} is throttled by the emulator. A saturating run gave "
         f"{data['capacity']['requests_per_s']:.0f} requests/s of 16 KiB; the users ask for "
@@ -139,8 +138,7 @@ def _method(found: Findings) -> str:
         f"lies on the data disk. Its container waits from before the users come; it attacks {plan['lead']:g} s into "
         f"the phases B and C, for {plan['attack']:g} s each, so that the onset is part of their numbers.",
         "In phase B the guard is killed and nothing takes its place; what remains are the static limits of the slices.",
-        f"The other job makes {report.get('events', '?')} proton collisions with Pythia 8, runs through both attacks, "
-        "writes a ROOT file, stores it with xrdcp, and fails on any wrong number. It did not fail.",
+        table.physics(found),
         "Idle CPU that batch got: CPU time of the jobs over that plus the idle time of the CPUs that batch may use.",
     ]
     return f"<h2>How it was measured</h2><ul>{_list(items)}</ul>"

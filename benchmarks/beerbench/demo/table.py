@@ -18,8 +18,8 @@ def rows(found: Findings) -> list[list[str]]:
     table.append(["delivered to clients", *(text.rate(phase.delivered) for phase in phases)])
     table.append(["  asked for", *(text.rate(phase.offered) for phase in phases)])
     table.append(["whole files by xrdcp", *(text.rate(phase.copy_speed) for phase in phases)])
-    table.append(["CPU that batch got", "none there", *(text.cores(phase.batch_cpu) for phase in phases[1:])])
-    table.append(["  of the idle CPU it may use", "-", *(text.percent(phase.batch_share) for phase in phases[1:])])
+    table.append(["CPU that batch got", *(text.cores(phase.batch_cpu) for phase in phases)])
+    table.append(["  of the idle CPU it may use", *(text.percent(phase.batch_share) for phase in phases)])
     table.append(["disk requests of batch", *(text.percent(phase.batch_disk) for phase in phases)])
     lost = [str(phase.failed) for phase in phases]
     if any(phase.failed for phase in phases):
@@ -35,6 +35,14 @@ def reaction(found: Findings) -> list[list[str]]:
         ["kernel reports all jobs frozen", text.seconds(seen.since_slow(seen.frozen))],
         ["last disk request of a job", text.seconds(seen.since_slow(seen.last_io))],
     ]
+
+
+def physics(found: Findings) -> str:
+    """What the innocent job did."""
+    job = found.data["physics"]
+    when = "ran through both attacks" if job["through"] else "was over before the second attack was"
+    made = f"{job['report'].get('events', '?')} collisions with Pythia 8"
+    return f"The physics job {when}: {made}, stored with xrdcp. It fails on any wrong number, and did not."
 
 
 def decisions(found: Findings) -> list[list[str]]:
@@ -73,8 +81,7 @@ def terminal(found: Findings) -> str:
     else:
         parts += ["From the first slow request of a client to", text.table(reaction(found), header=False)]
         parts.append(f"(node's clock known to {text.seconds(found.clock_error)}; evidence: {seen.evidence})")
-    report = found.data["physics"]["report"]
-    parts += ["", f"The physics job ran through all of it: {report.get('events', '?')} collisions, result correct."]
+    parts += ["", physics(found)]
     why = str(found.data["why"]).strip()
     if why:
         parts += ["", "beer why", *(f"  {line}" for line in why.splitlines()[-12:])]

@@ -33,7 +33,7 @@ def run(
 ) -> dict[str, Any]:
     """Works for so long, or for so many units (a fixed amount of work, whose wall time tells what was lost).
 
-    With `on_signal` it does so that many times, each when the signal comes.
+    With `on_signal` it does so that many times, each when the signal comes; `wall_seconds` counts the waiting too.
     """
     watch, done, longest = Stopwatch(), 0, 0.0
     for _ in begin.rounds(on_signal):

@@ -22,10 +22,10 @@ def test_it_works_once_for_each_signal(tmp_path: Path, payload: str, counted: st
     command = [sys.executable, str(COMMAND), *payload.split(), "--seconds", "0.2", "--on-signal", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as job:
         try:
-            assert waits(job.pid), "it does not wait"
+            assert waits(job), "it does not wait"
             first = time.monotonic()
             os.kill(job.pid, begin.SIGNAL)
-            assert waits(job.pid, after=first + 0.2), "it did not wait for the second signal"
+            assert waits(job, after=first + 0.2), "it did not wait for the second signal"
             os.kill(job.pid, begin.SIGNAL)
             report = json.loads(job.communicate(timeout=30)[0])
         finally:
@@ -38,11 +38,11 @@ def test_it_works_once_for_each_signal(tmp_path: Path, payload: str, counted: st
         assert report["attacks_started_unix"][1] - report["attacks_started_unix"][0] >= 0.2
 
 
-def waits(pid: int, after: float = 0.0) -> bool:
+def waits(job: subprocess.Popen[str], after: float = 0.0) -> bool:
     """Until the process sleeps in sigwait (proc(5), wchan); False after 30 s, or when it has ended."""
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        where = Path(f"/proc/{pid}/wchan").read_text()
+    while time.monotonic() < deadline and job.poll() is None:
+        where = Path(f"/proc/{job.pid}/wchan").read_text()
         if time.monotonic() > after and "sigtimedwait" in where:
             return True
         time.sleep(0.02)

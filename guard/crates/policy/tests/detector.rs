@@ -117,7 +117,7 @@ fn without_a_baseline_the_share_test_finds_a_broken_objective() {
     let mut trial =
         Trial::new(Health { median_ms: 200.0, ..Health::LOG_NORMAL }, 300.0, &objective(12.0, 24.0, FLOOR), 1, 1);
     assert!((0..100).any(|_| trial.tick() == Level::Strong), "within two seconds of its first request");
-    assert!(!trial.evaluator.verdicts()[0].dependence.is_some());
+    assert!(trial.evaluator.verdicts()[0].dependence.is_none());
     trial.run(20_000);
     let verdict = &trial.evaluator.verdicts()[0];
     assert!(verdict.dependence.is_none() && verdict.slack < 0.0, "a broken objective is no baseline: {verdict:?}");

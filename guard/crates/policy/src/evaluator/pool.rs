@@ -27,7 +27,7 @@ pub(super) struct Pool {
     /// How many there are.
     judged: usize,
     /// Filesystems with something to judge in this tick, bit by index; and those whose detector still has evidence of an
-    /// earlier one. Of 96 disks most are neither, and looking at them costs more than all else.
+    /// earlier one. Of 96 disks most are neither: they are not judged.
     touched: u128,
     awake: u128,
     together: Tests,
@@ -81,13 +81,13 @@ impl Pool {
             self.detectors.push(detector);
         }
         self.judged = self.detectors.iter().flatten().count();
-        (self.touched, self.awake) = (u128::MAX, u128::MAX);
         let tests = if self.judged > 1 { self.judged + 1 } else { 1 };
         self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
         self.reset();
     }
 
     fn reset(&mut self) {
+        (self.touched, self.awake) = (0, 0);
         self.together.reset();
         self.detectors.iter_mut().flatten().for_each(SeriesDetector::reset);
     }
@@ -165,7 +165,7 @@ impl Pool {
 
     fn signal(&mut self, now_ns: u64, signal: Signal) -> SignalState {
         let grace_ns = self.objective.grace_ns;
-        let judged = self.detectors.iter().any(Option::is_some);
+        let judged = self.judged > 0;
         match signal {
             Signal::Heard { heartbeat_age_ns } if !judged || heartbeat_age_ns > grace_ns => match judged {
                 true => SignalState::Stale,

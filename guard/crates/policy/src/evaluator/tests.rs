@@ -106,7 +106,22 @@ fn a_restart_keeps_what_is_known_about_a_path_and_forgets_the_evidence() {
     assert_eq!(node.evaluator.names().filesystems, turned);
     node.evaluator.restart(&filesystems(&["/other".into()]));
     node.disks = 1;
-    assert!(!node.tick().dependence.is_some());
+    assert!(node.tick().dependence.is_none());
+}
+
+#[test]
+fn a_disk_keeps_its_evidence_through_ticks_without_requests() {
+    let mut node = Node::new(2);
+    node.run(300 * S);
+    node.factor = 10.0;
+    node.run(S);
+    assert_eq!(node.tick().level, Level::Strong);
+    node.disks = 0;
+    assert_eq!(node.tick().level, Level::Strong, "nobody asks for 20 ms");
+    node.run(S);
+    assert_eq!(node.tick().level, Level::Strong, "nor for less than two seconds");
+    node.run(2 * S);
+    assert_eq!(node.tick().level, Level::Calm, "nobody is being hurt");
 }
 
 /// The signal state of ticks one second apart.

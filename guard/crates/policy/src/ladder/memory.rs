@@ -32,8 +32,6 @@ pub(super) struct Freeze {
     pub accused: u64,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
-    /// What it was about.
-    pub filesystem: Option<u16>,
 }
 
 /// A precaution that ended because it was calm: whether it was needless is known when evidence had the time to return.
@@ -41,7 +39,6 @@ pub(super) struct Freeze {
 struct Ended {
     at_ns: u64,
     lasted_ns: u64,
-    filesystem: Option<u16>,
 }
 
 /// Batch was found innocent of the breach of an objective.
@@ -115,9 +112,10 @@ impl Memory {
         }
     }
 
-    /// Has a precaution for this disk ended so recently that evidence which returns now says that it helped?
-    pub fn precaution_on_trial(&self, about: About) -> bool {
-        self.on_trial.is_some_and(|ended| ended.filesystem == about.filesystem)
+    /// Has a precaution ended so recently that evidence which returns now says that it helped? On whichever disk: a job that
+    /// attacks several in turn must not get away with precautions.
+    pub fn precaution_on_trial(&self) -> bool {
+        self.on_trial.is_some()
     }
 
     /// Books the last precaution as needless once its time for being proved right is over.
@@ -192,7 +190,7 @@ impl Memory {
             t.about.describe(e);
         });
         match t.deed {
-            Deed::Freeze => self.begin_freeze(t.precaution, t.about.filesystem, now_ns),
+            Deed::Freeze => self.begin_freeze(t.precaution, now_ns),
             Deed::Extend => self.extend(),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
             _ => {}
@@ -205,16 +203,12 @@ impl Memory {
         self.reason = t.cause;
     }
 
-    fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
+    fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
         let hold_ns = self.hold(now_ns);
         let (since_ns, calm_ns, before) = (now_ns, now_ns, self.state);
-        self.freeze = Some(Freeze { since_ns, precaution, hold_ns, calm_ns, accused: 0, before, filesystem });
+        self.freeze = Some(Freeze { since_ns, precaution, hold_ns, calm_ns, accused: 0, before });
         if precaution {
             self.armed = false;
-            // One for another disk: of the one before it will not be known.
-            if let Some(ended) = self.on_trial.take() {
-                self.book_needless(ended.lasted_ns, now_ns);
-            }
             self.counters.precautions += 1;
         } else {
             self.on_trial = None;
@@ -238,7 +232,7 @@ impl Memory {
             self.counters.frozen_ns += lasted_ns;
             self.thawed_ns = Some(now_ns);
         } else if cause == Cause::Calm {
-            self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns, filesystem: freeze.filesystem });
+            self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns });
         } else {
             // It did not help.
             self.book_needless(lasted_ns, now_ns);
@@ -247,7 +241,7 @@ impl Memory {
 
     /// At the start of the guard: batch is frozen already.
     pub fn adopt(&mut self, now_ns: u64) {
-        self.begin_freeze(false, None, now_ns);
+        self.begin_freeze(false, now_ns);
         self.state = NodeState::Frozen;
         self.reason = Cause::Adopted;
     }

@@ -19,7 +19,7 @@ const DRAIN_NS: u64 = 1_000_000_000;
 pub(super) struct About {
     objective: Option<u16>,
     series: Option<SeriesId>,
-    pub filesystem: Option<u16>,
+    filesystem: Option<u16>,
     measure: Option<Measure>,
 }
 

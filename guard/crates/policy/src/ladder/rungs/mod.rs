@@ -55,7 +55,7 @@ fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
         about,
     };
     // A precaution that helps hides the evidence that would have extended it. What comes back at once was batch's doing.
-    if memory.precaution_on_trial(about) {
+    if memory.precaution_on_trial() {
         return Some(freeze);
     }
     let allowed = !memory.counters.weak_suspended;
