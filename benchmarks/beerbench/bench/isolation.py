@@ -30,7 +30,7 @@ from ..timeline.requests import Requests
 from ..waiting import Story
 
 DISK = "/data/01"
-# The jobs work on for so many seconds after a window, which begins a moment after them.
+# The jobs begin a moment after a window does, and work longer than it by so many seconds.
 MARGIN = 5.0
 ALONE, HYBRID = "alone", "hybrid"
 # Where a hog can do harm: direct I/O needs scratch on the data disk.

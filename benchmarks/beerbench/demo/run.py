@@ -69,7 +69,7 @@ class Demo:
         self._attacks: dict[str, float] = {}
 
     def record(self) -> Record:
-        """The whole run, about two and a half minutes."""
+        """The whole run."""
         session, plan, story = self._session, self._plan, self._story
         facts = session.facts()
         speed = session.speed()

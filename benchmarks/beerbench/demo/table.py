@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from .. import text
-from .findings import LETTERS, TITLES, Findings
+from .findings import LETTERS, SLOW, TITLES, Findings
 
 
 def rows(found: Findings) -> list[list[str]]:
@@ -77,7 +77,8 @@ def terminal(found: Findings) -> str:
     if seen.decided is None:
         parts.append("The guard froze nothing in phase C.")
     elif seen.first_slow is None:
-        parts.append("After the attack of phase C began no client request was slow.")
+        slow = f"{text.seconds(SLOW * found.phases['alone'].p99)} ({SLOW:g} times the p99 of A)"
+        parts.append(f"After the attack of phase C began no client request took over {slow}.")
     else:
         parts += ["From the first slow request of a client to", text.table(reaction(found), header=False)]
         parts.append(f"(node's clock known to {text.seconds(found.clock_error)}; evidence: {seen.evidence})")

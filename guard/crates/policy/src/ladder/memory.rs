@@ -205,8 +205,8 @@ impl Memory {
 
     fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
         let hold_ns = self.hold(now_ns);
-        let (since_ns, calm_ns, before) = (now_ns, now_ns, self.state);
-        self.freeze = Some(Freeze { since_ns, precaution, hold_ns, calm_ns, accused: 0, before });
+        let before = self.state;
+        self.freeze = Some(Freeze { since_ns: now_ns, precaution, hold_ns, calm_ns: now_ns, accused: 0, before });
         if precaution {
             self.armed = false;
             self.counters.precautions += 1;
