@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from dataclasses import asdict
@@ -100,6 +101,11 @@ class Session:
 
     def drop_caches(self) -> None:
         self.node.execute("sync; echo 3 > /proc/sys/vm/drop_caches", timeout=120)
+
+    def forget(self, paths: list[str]) -> None:
+        """Drops these files from the node's page cache, and nothing else: who reads them next reads the disk."""
+        names = " ".join(shlex.quote(path) for path in paths)
+        self.node.execute(f'for file in {names}; do dd if="$file" iflag=nocache count=0 status=none || exit; done')
 
     def speed(self) -> float:
         """CPU speed of the node against this host: about 1 with hardware virtualisation, 1/18 emulated."""

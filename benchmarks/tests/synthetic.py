@@ -13,9 +13,10 @@ from beerbench.record import Record
 T0 = 1_800_000_000.0
 OFFSET = 0.25  # node's clock minus host's
 DEVICE = "252:16"
-PHASES = {"alone": [5.0, 29.0], "unguarded": [45.0, 69.0], "guarded": [85.0, 117.0], "after": [117.0, 125.0]}
-ATTACKS = ((48.0, 69.0), (88.0, 109.0))
-FROZEN = (88.3, 110.0)
+PHASES = {"alone": [5.0, 29.0], "guarded": [45.0, 77.0], "after": [77.0, 85.0], "unguarded": [93.0, 117.0]}
+# With the guard, and without it.
+ATTACKS = ((48.0, 69.0), (96.0, 117.0))
+FROZEN = (48.3, 70.0)
 RATE = 84.0
 
 
@@ -25,7 +26,7 @@ def attacked(time: float) -> bool:
 
 
 def make(folder: Path, *, frozen: bool = True) -> Record:
-    """Requests take 8 to 20 ms, and 300 ms while jobs attack; the guard freezes 0.3 s after the second attack."""
+    """Requests take 8 to 20 ms, and 300 ms while jobs attack; the guard freezes 0.3 s after the first attack."""
     chance = random.Random(1)  # noqa: S311 (no secret)
     folder.mkdir(parents=True, exist_ok=True)
     header = Header("open-loop", 0, int(T0 * 1e9), RATE, 65536, 1, ["/data/01/a"], [0])
@@ -43,7 +44,7 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
     (folder / "jobs.log").write_text("")
     data = {
         "phases": {name: [T0 + start, T0 + end] for name, (start, end) in PHASES.items()},
-        "marks": [{"time": T0 + 33, "what": "guard_gone"}, {"time": T0 + 71, "what": "guard_back"}],
+        "marks": [{"time": T0 + 88, "what": "guard_gone"}, {"time": T0 + 119, "what": "guard_back"}],
         "disk": "/data/01",
         "device": DEVICE,
         "rate": RATE,
@@ -52,11 +53,11 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
         "client": {},
         "transfers": [
             {"path": "/f", "size": 4 << 20, "start": T0 + s, "end": T0 + s + 1.5, "ok": True, "message": ""}
-            for s in (7, 12, 86, 95)
+            for s in (7, 12, 46, 55)
         ]
-        + [{"path": "/f", "size": 4 << 20, "start": T0 + 50, "end": T0 + 67, "ok": True, "message": ""}],
+        + [{"path": "/f", "size": 4 << 20, "start": T0 + 98, "end": T0 + 115, "ok": True, "message": ""}],
         "physics": {"cluster": 1, "report": {"events": 500}, "through": True},
-        "attacks": {"unguarded": T0 + ATTACKS[0][0] + OFFSET, "guarded": T0 + ATTACKS[1][0] + OFFSET},
+        "attacks": {"guarded": T0 + ATTACKS[0][0] + OFFSET, "unguarded": T0 + ATTACKS[1][0] + OFFSET},
         "why": "12:00:00 open -> frozen: freeze (strong_evidence)",
         "files": {"node": "node.jsonl", "journal": "journal.jsonl", "jobs": "jobs.log"}
         | {"requests": "requests.samples"},

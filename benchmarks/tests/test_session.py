@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,6 +45,28 @@ def test_a_client_that_ends_at_once_is_not_ready(tmp_path: Path) -> None:
     run = Clients(FakeRoot(), Storage("nowhere:1094", []), tmp_path).start("open_loop", "dead", Load(duration=1))
     with pytest.raises(ClientError, match="ended, or is not ready after 5 s"):
         run.wait_ready(5)
+
+
+@pytest.mark.skipif(shutil.which("fincore") is None, reason="needs fincore of util-linux")
+def test_files_are_forgotten_by_the_page_cache(tmp_path: Path) -> None:
+    node = FakeNode([(r"ls -d", LOAD)])
+    session = Session(node, FakeRoot(), tmp_path / "out", ["/data/01"])
+    files = [tmp_path / "one file", tmp_path / "other"]
+    for file in files:
+        with file.open("wb") as handle:
+            handle.write(bytes(1 << 20))
+            os.fsync(handle.fileno())
+
+    def resident(file: Path) -> int:
+        said = subprocess.run(["fincore", "-bnro", "RES", file], check=True, capture_output=True, text=True)
+        return int(said.stdout)
+
+    if subprocess.run(["stat", "-fc", "%T", tmp_path], check=True, capture_output=True, text=True).stdout == "tmpfs\n":
+        pytest.skip("memory is all that a tmpfs has")
+    assert all(resident(file) for file in files)
+    session.forget([str(file) for file in files])
+    subprocess.run(["bash", "-ec", node.commands[-1]], check=True)
+    assert [resident(file) for file in files] == [0, 0]
 
 
 def test_the_nodes_clock_is_found_within_its_error() -> None:

@@ -20,10 +20,10 @@ from ..timeline.requests import Requests
 
 TITLES = {
     "alone": "storage alone",
-    "unguarded": "hostile batch, no guard",
     "guarded": "hostile batch, guarded",
+    "unguarded": "hostile batch, no guard",
 }
-LETTERS = {"alone": "A", "unguarded": "B", "guarded": "C"}
+LETTERS = {"alone": "A", "guarded": "B", "unguarded": "C"}
 # A request is slow when it takes this many times the p99 of storage alone.
 SLOW = 1.5
 UNTIL_THAW = ("frozen", "vacating", "emergency")
@@ -53,7 +53,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Reaction:
-    """Unix times of the first freeze in phase C; None = did not happen."""
+    """Unix times of the first freeze in phase B; None = did not happen."""
 
     attack: float
     first_slow: float | None = None
@@ -92,7 +92,7 @@ class Findings:
 
     @property
     def end(self) -> float:
-        return float(self.data["phases"]["after"][1])
+        return float(max(end for _, end in self.data["phases"].values()))
 
     @property
     def clock_error(self) -> float:
@@ -106,7 +106,7 @@ class Findings:
     def spans(self) -> list[Span]:
         """States of the guard over the whole run, with the time it was gone."""
         marks = {mark["what"]: mark["time"] for mark in self.data["marks"]}
-        gone = [Span("stopped", marks["guard_gone"], marks["guard_back"])] if "guard_back" in marks else []
+        gone = [Span("stopped", marks["guard_gone"], marks["guard_back"])]
         return self.decisions.spans(self.start, self.end, stopped=gone)
 
     def transfers(self) -> list[dict[str, Any]]:

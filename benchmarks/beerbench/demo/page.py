@@ -64,7 +64,7 @@ def _header(found: Findings) -> str:
         '<header><p class="eyebrow">BEER, Batch on EOS Extra Resources: one disk server, measured</p>'
         f"<h1>{_e(table.verdict(found))}</h1>"
         '<p class="lead">A virtual disk server serves files with XRootD and runs physics jobs under HTCondor on its '
-        "spare CPU. A hostile job then attacks the data disk, twice: without the guard and with it.</p>"
+        "spare CPU. A hostile job then attacks the data disk, twice: with the guard and without it.</p>"
         f'<dl class="cards">{shown}</dl></header>'
     )
 
@@ -98,7 +98,7 @@ def _figure(found: Findings) -> str:
 def _reaction(found: Findings) -> str:
     seen = found.reaction
     if seen.decided is None:
-        return "<h2>How fast the guard was</h2><p>The guard froze nothing in phase C of this run.</p>"
+        return "<h2>How fast the guard was</h2><p>The guard froze nothing in phase B of this run.</p>"
     if seen.first_slow is None:
         return "<h2>How fast the guard was</h2><p>It froze the jobs before any client request was slow.</p>"
     return (
@@ -119,7 +119,7 @@ def _journal(found: Findings) -> str:
     head = "".join(f'<th scope="col">{title}</th>' for title in ("time", "state", "action", "reason"))
     return (
         '<h2>What the guard wrote down</h2><div class="scroll"><table class="log">'
-        "<caption>Its journal from the start of phase C; the same that <code>beer why</code> reads.</caption>"
+        "<caption>Its journal from the start of phase B; the same that <code>beer why</code> reads.</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         f"<details><summary>beer why, on the node</summary><pre>{_e(str(found.data['why']).strip())}</pre></details>"
     )
@@ -131,13 +131,13 @@ def _method(found: Findings) -> str:
         f"The disk of {data['disk']} is throttled by the emulator. A saturating run gave "
         f"{data['capacity']['requests_per_s']:.0f} requests/s of 16 KiB; the users ask for "
         f"{100 * plan['load']:.0f} % of that, {data['rate']:.0f} requests/s, at random times (Poisson); another one "
-        "copies whole files with xrdcp, with pauses.",
+        "copies whole files with xrdcp, with pauses; what they read is not in the page cache.",
         "The client runs outside the node and does not wait for answers: a request that is late is late from the "
         "moment it was due, what was never answered counts with its age, and what failed as infinitely late.",
         f"The hostile job reads and writes its scratch with direct I/O from {plan['hog_threads']} threads; scratch "
         f"lies on the data disk. Its container waits from before the users come; it attacks {plan['lead']:g} s into "
         f"the phases B and C, for {plan['attack']:g} s each, so that the onset is part of their numbers.",
-        "In phase B the guard is killed and nothing takes its place; what remains are the static limits of the slices.",
+        "For phase C the guard is killed and nothing takes its place; the static limits of the slices remain.",
         table.physics(found),
         "Idle CPU that batch got: CPU time of the jobs over that plus the idle time of the CPUs that batch may use.",
     ]

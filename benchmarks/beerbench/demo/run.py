@@ -13,14 +13,11 @@ from ..batch import Job
 from ..clients import Load
 from ..record import Record
 from ..session import Session
-from ..stats import median
 from ..transfers import File, Transfers
-from ..waiting import Story, wait_until
+from ..waiting import Story
 
 DISK = "/data/01"
 NAME = "requests"
-# Seconds (lines of the client) in a row that storage must be as before.
-RECOVERED = 3
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,11 @@ class Plan:
 
     # The first requests and copies meet cold caches.
     settle: float = 8
-    alone: float = 18
+    alone: float = 20
     # As long as each other, or one would have more of the time before and after the attack in it.
     attacked: float = 20
     after: float = 14
-    # The hog attacks for so long, from this moment of phase B and C on.
+    # The hog attacks for so long, from this moment of both phases on.
     attack: float = 18
     lead: float = 1
     # Of the capacity that the saturating run found; the copies of xrdcp make it some 0.7 (DESIGN section 7).
@@ -41,8 +38,9 @@ class Plan:
     saturate: float = 6
     connections: int = 24
     hog_threads: int = 24
-    # Enough collisions for both attacks and what lies between, on a node as fast as the one that is measured.
-    busy_seconds: float = 12
+    # Enough collisions to last from the first attack into the second, on a node as fast as the one that is measured:
+    # it is frozen most of the time until then.
+    busy_seconds: float = 5
     events_per_host_second: float = 90
 
 
@@ -61,9 +59,6 @@ class Demo:
         self._files = real_files
         self._story = story
         self._phases: dict[str, list[float]] = {}
-        self._present = ""
-        # p99 of the users' last seconds, in milliseconds; None = no answers.
-        self._p99: list[float | None] = []
         self._marks: list[dict[str, Any]] = []
         # Phase -> start of its attack, in the node's time.
         self._attacks: dict[str, float] = {}
@@ -94,13 +89,10 @@ class Demo:
         transfers = Transfers(session.clients, self._files)
         try:
             self._last(plan.settle)
-            self._p99.clear()
             with self._phase("alone", "A  storage alone"):
                 self._last(plan.alone)
-            calm = median([p99 for p99 in self._p99 if p99 is not None])
-            self._unguarded(hog, physics)
-            self._recover(calm)
-            self._guarded(hog)
+            self._guarded(hog, physics)
+            self._unguarded(hog)
         except BaseException:
             users.kill()
             raise
@@ -108,6 +100,8 @@ class Demo:
             copies = transfers.finish()
         end = users.finish()
         through = not physics.job.ended()
+        self._mark("guard_back")
+        session.guard.bring_back()
         story.say("the storage users are done; waiting for the physics job")
         report = physics.job.report(240)
         story.say(f"physics job: {report.get('events', '?')} collisions, every number checked")
@@ -145,48 +139,35 @@ class Demo:
         self._story.say("a physics job, and one that will turn hostile, wait in containers below beer-jobs.slice")
         return hog, physics
 
-    def _unguarded(self, hog: Waiting, physics: Waiting) -> None:
+    def _guarded(self, hog: Waiting, physics: Waiting) -> None:
         session = self._session
-        self._story.say("the guard is killed and the physics job begins")
-        self._mark("guard_gone")
-        session.guard.take_away()
+        self._story.say("the physics job begins as soon as the guard knows what is usual")
+        session.guard.wait_until_learned(180)
         session.batch.signal(physics.scope)
-        with self._phase("unguarded", "B  with the hostile job, no guard"):
-            self._attack(hog, self._plan.attacked)
-
-    def _recover(self, calm: float) -> None:
-        """Lets the guard find storage in health: what it saw before would keep new jobs out for minutes."""
-        story, guard = self._story, self._session.guard
-        story.say("the attack ends by itself; waiting for the storage users to recover")
-
-        def recovered() -> bool:
-            last = self._p99[-RECOVERED:]
-            return len(last) == RECOVERED and all(p99 is not None and p99 <= 2 * calm + 10 for p99 in last)
-
-        self._p99.clear()
-        wait_until(recovered, 90, "storage recovers from the attack")
-        self._mark("guard_back")
-        guard.bring_back()
-        story.say("the guard is back and learns what is usual")
-        guard.wait_until_learned(180)
-
-    def _guarded(self, hog: Waiting) -> None:
-        with self._phase("guarded", "C  with the hostile job, guarded"):
-            self._attack(hog, self._plan.attacked)
+        self._attack("guarded", "B  with the hostile job, guarded", hog)
         with self._phase("after", "   after the attack"):
             self._last(self._plan.after)
 
-    def _attack(self, hog: Waiting, seconds: float) -> None:
-        """Lasts so long; the hog attacks from a moment inside it on, so that the onset counts."""
-        end = time.monotonic() + seconds
-        self._last(self._plan.lead)
-        self._attacks[self._present] = self._session.batch.signal(hog.scope)
-        self._last(end - time.monotonic())
+    def _unguarded(self, hog: Waiting) -> None:
+        """Last: storage, and then the guard, would take a minute to get over it."""
+        self._story.say("the guard is killed")
+        self._mark("guard_gone")
+        self._session.guard.take_away()
+        self._attack("unguarded", "C  with the hostile job, no guard", hog)
+
+    def _attack(self, name: str, title: str, hog: Waiting) -> None:
+        """A phase in which the hog attacks, from a moment inside it on, so that the onset counts."""
+        self._session.forget([file.path for file in self._files])
+        with self._phase(name, title):
+            end = time.monotonic() + self._plan.attacked
+            self._last(self._plan.lead)
+            self._attacks[name] = self._session.batch.signal(hog.scope)
+            self._last(end - time.monotonic())
 
     @contextmanager
     def _phase(self, name: str, title: str) -> Iterator[None]:
         self._story.say(title)
-        self._present, start = name, time.time()
+        start = time.time()
         yield
         self._phases[name] = [start, time.time()]
 
@@ -198,6 +179,5 @@ class Demo:
 
     def _show(self, line: dict[str, Any]) -> None:
         p50, p99 = line["p50_ms"], line["p99_ms"]
-        self._p99.append(p99)
         shown = "no answers" if p50 is None else f"p50 {p50:6.1f} ms   p99 {p99:7.1f} ms"
         self._story.live(f"{shown}   {line['mb_s']:5.1f} MB/s   waiting {line['outstanding']:4}")

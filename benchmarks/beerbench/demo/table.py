@@ -28,7 +28,7 @@ def rows(found: Findings) -> list[list[str]]:
 
 
 def reaction(found: Findings) -> list[list[str]]:
-    """How fast the guard was, in phase C, each counted from the first slow request."""
+    """How fast the guard was, in phase B, each counted from the first slow request."""
     seen = found.reaction
     return [
         ["decision and freeze write, in one tick", text.seconds(seen.since_slow(seen.decided))],
@@ -46,7 +46,7 @@ def physics(found: Findings) -> str:
 
 
 def decisions(found: Findings) -> list[list[str]]:
-    """The guard's journal from phase C to the end."""
+    """The guard's journal from phase B to the end."""
     start = found.data["phases"]["guarded"][0]
     return [
         [
@@ -61,7 +61,7 @@ def decisions(found: Findings) -> list[list[str]]:
 
 def verdict(found: Findings) -> str:
     """One sentence, true of this run whatever it shows."""
-    alone, bad, good = (found.phases[name] for name in TITLES)
+    alone, bad, good = (found.phases[name] for name in ("alone", "unguarded", "guarded"))
     first = (
         f"Under the same attack the p99 of storage clients was {text.seconds(bad.p99)} without the guard "
         f"and {text.seconds(good.p99)} with it; storage alone had {text.seconds(alone.p99)}."
@@ -75,10 +75,10 @@ def terminal(found: Findings) -> str:
     parts = [text.table(rows(found)), ""]
     seen = found.reaction
     if seen.decided is None:
-        parts.append("The guard froze nothing in phase C.")
+        parts.append("The guard froze nothing in phase B.")
     elif seen.first_slow is None:
         slow = f"{text.seconds(SLOW * found.phases['alone'].p99)} ({SLOW:g} times the p99 of A)"
-        parts.append(f"After the attack of phase C began no client request took over {slow}.")
+        parts.append(f"After the attack of phase B began no client request took over {slow}.")
     else:
         parts += ["From the first slow request of a client to", text.table(reaction(found), header=False)]
         parts.append(f"(node's clock known to {text.seconds(found.clock_error)}; evidence: {seen.evidence})")
