@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
-from beerlab import Machine, ready_node
+from beerlab import Machine, forget_series, ready_node
 from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
@@ -38,6 +38,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
 
 
+def pytest_sessionfinish() -> None:
+    forget_series()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
@@ -48,7 +52,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("layout")
-    machine = ready_node(marker.args[0] if marker else "scratch-apart")
+    machine = ready_node(marker.args[0] if marker else "scratch-apart", series=True)
     name = request.node.name
     try:
         machine.execute(f"logger -t beer-test 'start {name}'")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,17 +123,15 @@ class Batch:
     def wait_until_ready(self, job: Job, timeout: float) -> str:
         """Until a job waits for its signal (`--on-signal`); its cgroup."""
         [scope] = self.wait_for_containers([job], timeout)
-        self.wait_for_sleep(scope, timeout, explain=job.explain)
+        what = f"{scope} waits for its signal"
+        wait_until(lambda: self.sleeps(scope), timeout, what, interval=2.0, explain=job.explain)
         return scope
 
-    def wait_for_sleep(self, scope: str, timeout: float, explain: Callable[[], str] = str) -> None:
-        """Until the payload in this cgroup sleeps in sigwait: before that a signal would end it, or come too early."""
-
-        def sleeps() -> bool:
-            asked = f"{PAYLOAD.format(scope=scope)} && cat /proc/$pid/wchan"
-            return "sigtimedwait" in self._node.execute(asked, check=False).stdout
-
-        wait_until(sleeps, timeout, f"{scope} waits for its signal", interval=2.0, explain=explain)
+    def sleeps(self, scope: str) -> bool:
+        """Whether the payload in this cgroup is in sigwait: before that a signal would end it, or come too early. What
+        is frozen is not."""
+        asked = f"{PAYLOAD.format(scope=scope)} && cat /proc/$pid/wchan"
+        return "sigtimedwait" in self._node.execute(asked, check=False).stdout
 
     def signal(self, scope: str) -> float:
         """Lets the waiting job in this cgroup begin; the node's time of that."""

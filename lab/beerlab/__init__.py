@@ -8,7 +8,7 @@ What tests and benchmarks use:
 
 from .errors import LabError
 from .machine import Machine
-from .ready import ready_node
+from .ready import forget_series, ready_node
 from .result import Result
 from .roots import build_root, client_root
 from .site import Site
@@ -23,5 +23,6 @@ __all__ = [
     "Site",
     "build_root",
     "client_root",
+    "forget_series",
     "ready_node",
 ]

@@ -2,11 +2,13 @@
 """A node with everything up, from a snapshot: tests and the demo start in seconds, not after a boot.
 
 The template (disks with the snapshot in them) is a cache entry keyed by the image, the node's spec and QEMU; a node is
-a copy of its disks, restored.
+a copy of its disks, restored. HTCondor does not survive a long sleep (services.wake): for a series of nodes one that is
+awake is kept too, below out/.
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from . import accel, services
@@ -14,6 +16,7 @@ from .disks import clone, images
 from .image import Image, image
 from .machine import Machine
 from .paths import out
+from .process import remove_tree
 from .progress import say, step
 from .site import Site
 from .spec import Layout, NodeSpec
@@ -25,21 +28,62 @@ RECIPE = 1
 
 
 def ready_node(
-    layout: Layout = "scratch-apart", *, spec: NodeSpec | None = None, detached: bool = False, name: str = "node1"
+    layout: Layout = "scratch-apart",
+    *,
+    spec: NodeSpec | None = None,
+    detached: bool = False,
+    name: str = "node1",
+    series: bool = False,
 ) -> Machine:
-    """A running node: all services up, the job image loaded, START true. It ends with this process unless detached."""
+    """A running node: all services up, the job image loaded, START true. It ends with this process unless detached.
+
+    `series` = more of the same will be asked for: waking one up takes longer than keeping it (until `forget_series`).
+    """
     wanted = spec or NodeSpec(layout=layout)
     built = image()
     template = _template(wanted, built, name)
-    machine = Site({name: wanted}, built=built, template=template).machines[name]
+    awake = _series() / f"{template.name}-{instance(template)}"
+    machine = Site({name: wanted}, built=built, template=awake if _fresh(awake) else template).machines[name]
     try:
         machine.start(snapshot=SNAPSHOT, detached=detached)
-        services.wake(machine)
+        if services.wake(machine) and series:
+            machine.snapshot(SNAPSHOT)
+            machine.stop()
+            _keep(machine, awake)
+            machine.start(snapshot=SNAPSHOT, detached=detached)
     except BaseException:
         _keep_logs(machine)
         machine.discard()
         raise
     return machine
+
+
+def forget_series() -> None:
+    """Removes what was kept for series of nodes."""
+    remove_tree(_series())
+
+
+def _series() -> Path:
+    return out() / "lab" / "awake"
+
+
+def _fresh(folder: Path) -> bool:
+    return folder.exists() and time.time() - folder.stat().st_mtime < services.CONDOR_PATIENCE
+
+
+def _keep(machine: Machine, folder: Path) -> None:
+    part = folder.with_name(folder.name + ".part")
+    for old in (part, folder):
+        remove_tree(old)
+    part.mkdir(parents=True)
+    _copy_disks(machine, part)
+    part.rename(folder)
+
+
+def _copy_disks(machine: Machine, folder: Path) -> None:
+    with step("keeping the ready node"):
+        for path in machine.folder.glob("*.qcow2"):
+            clone(path, folder / path.name)
 
 
 def _keep_logs(machine: Machine) -> None:
@@ -71,9 +115,7 @@ def _template(spec: NodeSpec, built: Image, name: str) -> Path:
             services.wait_until_ready(machine)
             machine.snapshot(SNAPSHOT)
             machine.stop()
-            with step("keeping the ready node"):
-                for path in machine.folder.glob("*.qcow2"):
-                    clone(path, folder / path.name)
+            _copy_disks(machine, folder)
         except BaseException:
             _keep_logs(machine)
             raise

@@ -74,17 +74,18 @@ def wait_until_ready(machine: Machine) -> list[str]:
     return missing
 
 
-def wake(machine: Machine) -> None:
-    """After a restore: HTCondor starts anew if the clock was far behind.
+def wake(machine: Machine) -> bool:
+    """After a restore: HTCondor starts anew if the clock was far behind. Returns whether it had to.
 
     By itself it would restart its daemons in the middle of a test when the clock skips by more than 20 minutes
     (MAX_TIME_SKIP in daemon_core.cpp), and take a child that was silent for an hour for a hung one.
     """
     if machine.slept < CONDOR_PATIENCE or "condor.service" in absent(machine):
-        return
+        return False
     with step("restarting HTCondor after a long sleep"):
         machine.execute("systemctl restart condor", timeout=UNIT_SECONDS)
         machine.wait(START, timeout=UNIT_SECONDS, unit="condor.service")
+    return True
 
 
 def template_of(unit: str) -> str:

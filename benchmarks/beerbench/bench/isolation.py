@@ -27,7 +27,7 @@ from ..session import Session
 from ..timeline.decisions import Decisions
 from ..timeline.node import NodeTimeline
 from ..timeline.requests import Requests
-from ..waiting import Story
+from ..waiting import Story, wait_until
 
 DISK = "/data/01"
 # The jobs begin a moment after a window does, and work longer than it by so many seconds.
@@ -104,6 +104,7 @@ class Isolation:
             load = Load(duration=86400, connections=self._options.connections, rate=rate)
             run = self._session.clients.start("open_loop", "requests", load)
             run.wait_ready(180)
+            self._session.guard.wait_until_learned(240)
         segments = []
         try:
             for number, kind in enumerate(order(self._options.pairs)):
@@ -150,16 +151,23 @@ class Isolation:
         After a saturating window it is closed: that storage was slow without batch. It needs requests that are fast
         again to change its mind; in the latency windows the running client sends them.
         """
-        for scope in self._jobs:
-            self._session.batch.wait_for_sleep(scope, 180)
         if measure == "latency":
-            self._session.guard.wait_for_state("open", 240)
+            self._wait_for_quiet()
             return
         calm = self._session.clients.start("open_loop", "calm", Load(duration=600, connections=8, rate=self._rate / 3))
         try:
-            self._session.guard.wait_for_state("open", 240)
+            self._wait_for_quiet()
         finally:
             calm.finish()
+
+    def _wait_for_quiet(self) -> None:
+        session = self._session
+
+        def quiet() -> bool:
+            return session.guard.state() == "open" and all(session.batch.sleeps(scope) for scope in self._jobs)
+
+        what = "the jobs are idle and the guard is open"
+        wait_until(quiet, 400, what, interval=2.0, explain=session.guard.why)
 
     def _attack(self) -> str:
         threads = self._options.threads

@@ -64,6 +64,20 @@ fn the_stated_rate_holds_for_96_filesystems() {
 }
 
 #[test]
+fn a_guard_that_has_just_begun_does_not_cry_wolf() {
+    // The test of all filesystems together must not take silence, while there is no baseline, for independence.
+    let begun = |filesystems: usize| -> u64 {
+        let first_minutes = |seed| {
+            let objective = objective(12.0, 24.0, FLOOR);
+            Trial::new(Health::QUEUE, 84.0, &objective, filesystems, seed).run(84 * 180).0
+        };
+        (1..=20).map(first_minutes).sum()
+    };
+    let (one, two) = (begun(1), begun(2));
+    assert!(two <= one.max(1), "{two} weak alarms in an hour of first minutes with two filesystems, {one} with one");
+}
+
+#[test]
 fn a_step_is_found_in_time() {
     let trial = learned(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, FLOOR), 1);
     let weak = trial.delays(3.0, Level::Weak, 300);

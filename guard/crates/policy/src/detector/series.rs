@@ -43,8 +43,19 @@ pub(crate) enum Lesson {
     Uneasy,
     /// There has been evidence for long and no action: that is what is usual now.
     Changed,
-    /// Batch is held back: nothing at all.
+    /// Batch is held back: nothing, except by who knows nothing yet.
     Acting,
+}
+
+impl Lesson {
+    /// What storage is like without batch is better than no idea of what is usual: a guard that starts into trouble would
+    /// never get one, since it freezes again before it could.
+    fn of(self, known: bool, level: Level) -> Lesson {
+        match self {
+            Lesson::Acting if !known && level == Level::Calm => Lesson::Calm,
+            other => other,
+        }
+    }
 }
 
 /// Evidence of one tick.
@@ -106,7 +117,7 @@ impl Tests {
     /// Learns how much requests have in common: also from evidence that nobody had to act upon, or else it would never
     /// learn why that is so frequent.
     pub fn learn(&mut self, tick: &Tick, tick_s: f64, lesson: Lesson) {
-        match lesson != Lesson::Acting {
+        match lesson.of(self.dependence().is_some(), self.level()) != Lesson::Acting {
             true => {
                 self.shape_kinship.collect(tick.shape, tick.shape_in_flight, tick_s);
                 self.share_kinship.collect(tick.share, tick.share_in_flight, tick_s);
@@ -235,9 +246,10 @@ impl SeriesDetector {
     /// Learns, or throws away what could have been learned. `may_rebuild` = there is time to make new tables in this tick;
     /// returns whether it did.
     pub(crate) fn learn(&mut self, now_ns: u64, tick_s: f64, lesson: Lesson, may_rebuild: bool) -> bool {
-        if self.baseline.ready() {
+        if self.ready() {
             self.tests.learn(&self.tick, tick_s, lesson);
         }
+        let lesson = lesson.of(self.ready(), self.level());
         if matches!(lesson, Lesson::Acting | Lesson::Uneasy) {
             self.baseline.spoil(now_ns);
             return false;
@@ -249,6 +261,11 @@ impl SeriesDetector {
         rebuilt
     }
 
+    /// Does it know what is usual?
+    pub fn ready(&self) -> bool {
+        self.baseline.ready()
+    }
+
     /// Forgets the evidence, not the baseline.
     pub fn reset(&mut self) {
         self.tests.reset();
@@ -257,7 +274,7 @@ impl SeriesDetector {
 
     /// How much requests share their fate. `None` = it does not judge the whole latency yet, only the share over the threshold.
     pub fn dependence(&self) -> Option<f64> {
-        self.tests.dependence().filter(|_| self.baseline.ready())
+        self.tests.dependence().filter(|_| self.ready())
     }
 
     /// Evidence (nats).

@@ -31,6 +31,9 @@ pub(super) struct Pool {
     touched: u128,
     awake: u128,
     together: Tests,
+    /// Every filesystem that was asked last knows what is usual: before that the evidence of all of them says nothing
+    /// about how much requests have in common.
+    informed: bool,
     limits: Limits,
     /// When there last was a signal; `None` = never.
     heard_ns: Option<u64>,
@@ -55,6 +58,7 @@ impl Pool {
             touched: 0,
             awake: 0,
             together: Tests::default(),
+            informed: false,
             limits: Limits::of_many(objective.weak, objective.strong, 1),
             heard_ns: None,
             requests: 0.0,
@@ -123,10 +127,14 @@ impl Pool {
         let mut worst = self.detectors.iter().position(Option::is_some);
         let mut level = Level::Calm;
         let mut value = 0.0;
+        let mut informed = None;
         for index in bits(self.touched | self.awake) {
             let Some(Some(detector)) = self.detectors.get_mut(index) else { continue };
             level = level.max(detector.finish(now_ns, tick_s, &self.limits));
             sum.add(detector.tick());
+            if detector.tick().requests > 0 {
+                informed = Some(informed.unwrap_or(true) && detector.ready());
+            }
             if detector.value() > value {
                 (worst, value) = (Some(index), detector.value());
             }
@@ -136,6 +144,7 @@ impl Pool {
                 self.awake &= !(1 << index);
             }
         }
+        self.informed = informed.unwrap_or(self.informed);
         if self.judged > 1 {
             level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
             value = value.max(self.together.value());
@@ -210,7 +219,9 @@ impl Pool {
     }
 
     fn learn(&mut self, now_ns: u64, tick_s: f64, sum: &Tick, lesson: Lesson, rebuilds: &mut usize) {
-        self.together.learn(sum, tick_s, lesson);
+        if self.informed {
+            self.together.learn(sum, tick_s, lesson);
+        }
         let count = self.detectors.len().max(1);
         let first = self.turn;
         self.turn = (first + 1) % count;

@@ -36,13 +36,14 @@ struct Node {
     now: u64,
     disks: u16,
     factor: f64,
+    acting: bool,
 }
 
 impl Node {
     fn new(disk_count: u16) -> Node {
         let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
         evaluator.restart(&filesystems(&disks(usize::from(disk_count))));
-        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0 }
+        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0, acting: false }
     }
 
     fn tick(&mut self) -> Verdict {
@@ -66,7 +67,7 @@ impl Node {
                 });
             }
         }
-        self.evaluator.finish(self.now, HEARD, false);
+        self.evaluator.finish(self.now, HEARD, self.acting);
         self.evaluator.verdicts()[0]
     }
 
@@ -88,6 +89,25 @@ fn a_node_whose_every_disk_is_a_little_slower_shows_it_as_a_whole() {
     node.factor = 2.0;
     let ticks = (0..500).take_while(|_| node.tick().level < Level::Weak).count();
     assert!(ticks <= 20, "{ticks} ticks");
+}
+
+#[test]
+fn a_guard_that_starts_into_trouble_learns_what_is_usual_without_batch() {
+    let mut node = Node::new(2);
+    node.acting = true;
+    node.run(300 * S);
+    assert!(node.tick().dependence.is_some());
+}
+
+#[test]
+fn what_is_known_does_not_change_while_batch_is_held_back() {
+    let mut node = Node::new(2);
+    node.run(300 * S);
+    node.acting = true;
+    node.factor = 3.0;
+    node.run(3000 * S);
+    node.acting = false;
+    assert!(node.tick().level > Level::Calm);
 }
 
 #[test]
