@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import stats, text
+from ..client.arguments import REQUEST_BYTES
 from ..clients import Load
 from ..errors import BenchmarkError
 from ..host import host_facts
@@ -115,6 +116,7 @@ def show(_: Record, results: dict[str, Any]) -> str:
         case = results["throttled"]
         rows = [["throttled disk", "bare", "with plug-in", "ratio", "95 % bound", "noise", "target"]]
         shown = [f"{case[kind]:.2f} MB/s" for kind in ("without", "with")]
-        rows.append(["64 KiB random", *shown, *(f"{case[key]:.3f}" for key in ("ratio", "low", "noise")), ">= 0.98"])
+        ratios = [f"{case[key]:.3f}" for key in ("ratio", "low", "noise")]
+        rows.append([f"{REQUEST_BYTES >> 10} KiB random", *shown, *ratios, f">= {case['target']}"])
         parts += ["", text.table(rows)]
     return "\n".join(parts)
