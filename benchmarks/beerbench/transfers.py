@@ -15,7 +15,8 @@ from .clients import Clients
 # One request of 64 KiB at a time: a user far away, not a flood. (xrdcp's own default is four of 8 MiB at once, which
 # would be a measurement of this disk's queue.)
 SETTINGS = {"XRD_CPCHUNKSIZE": "65536", "XRD_CPPARALLELCHUNKS": "1"}
-PAUSE = 4.0
+RATE = "1m"  # bytes/s at most
+PAUSE = 2.0
 # In the client root, where /tmp is memory.
 TARGET = "/tmp/copy"  # noqa: S108
 
@@ -66,7 +67,7 @@ class Transfers:
     def _copy(self, file: File) -> Transfer:
         url = f"root://copy@{self._clients.storage.endpoint}/{file.path}"
         argv = ["env", *(f"{name}={value}" for name, value in SETTINGS.items())]
-        argv += ["xrdcp", "--nopbar", "--force", "--cksum", f"adler32:{file.adler32}", url, TARGET]
+        argv += ["xrdcp", "--nopbar", "--force", "--xrate", RATE, "--cksum", f"adler32:{file.adler32}", url, TARGET]
         started = time.time()
         self._process = subprocess.Popen(
             self._clients.command(argv),

@@ -48,7 +48,7 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
         "disk": "/data/01",
         "device": DEVICE,
         "rate": RATE,
-        "capacity": {"requests_per_s": 120.0},
+        "iops": 120,
         "speed": 1 / 18,
         "client": {},
         "transfers": [

@@ -27,17 +27,18 @@ LAYOUT: Literal["scratch-on-data"] = "scratch-on-data"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keep", action="store_true", help="leave the node up and print how to log in")
-    parser.add_argument("--load", type=float, default=Plan.load, help="share of the disk's capacity asked for")
+    parser.add_argument("--load", type=float, default=Plan.load, help="share of the disk's limit asked for")
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:
     from beerlab.disks import real_files
+    from beerlab.spec import DATA_IOPS
 
     story = Story()
     story.say("the virtual disk server comes up (the first time it is built: see the lines of the lab)")
     files = [File(file.path, file.size, file.adler32) for file in real_files(1)]
     with lab_session(LAYOUT, out, ["/data/01"], keep=options.keep) as session:
-        return Demo(session, Plan(load=options.load), files, story).record()
+        return Demo(session, Plan(load=options.load), DATA_IOPS, files, story).record()
 
 
 def study(record: Record) -> dict[str, Any]:

@@ -33,15 +33,16 @@ class Plan:
     # The hog attacks for so long, from this moment of both phases on.
     attack: float = 18
     lead: float = 1
-    # Of the capacity that the saturating run found; the copies of xrdcp make it some 0.7 (DESIGN section 7).
+    # Of what the disk is throttled to; the copies of xrdcp make it some 0.7 (DESIGN section 7).
     load: float = 0.6
-    saturate: float = 6
     connections: int = 24
     hog_threads: int = 24
-    # Enough collisions to last from the first attack into the second, on a node as fast as the one that is measured:
-    # it is frozen most of the time until then.
-    busy_seconds: float = 5
+    # Enough collisions to last from the first thaw into the second attack, on a node as fast as the one that is
+    # measured. To start Pythia takes as long as so many collisions.
+    busy_seconds: float = 20
     events_per_host_second: float = 90
+    events_of_start: float = 160
+    least_events: int = 8
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,12 @@ class Waiting:
 
 
 class Demo:
-    def __init__(self, session: Session, plan: Plan, real_files: list[File], story: Story) -> None:
+    """`iops` is what the disk is throttled to."""
+
+    def __init__(self, session: Session, plan: Plan, iops: float, real_files: list[File], story: Story) -> None:
         self._session = session
         self._plan = plan
+        self._iops = iops
         self._files = real_files
         self._story = story
         self._phases: dict[str, list[float]] = {}
@@ -76,11 +80,9 @@ class Demo:
             else "the node is up"
         )
         hog, physics = self._jobs(speed)
-        capacity = session.capacity(plan.saturate, plan.connections)
-        rate = plan.load * capacity["requests_per_s"]
-        story.say(
-            f"{DISK} gives {capacity['requests_per_s']:.0f} requests/s; the storage users will ask for {rate:.0f}/s"
-        )
+        rate = plan.load * self._iops
+        story.say(f"{DISK} is throttled to {self._iops:.0f} requests/s; the storage users will ask for {rate:.0f}/s")
+        session.guard.prepare()
         session.drop_caches()
         session.start_sampler(900)
         load = Load(duration=900, connections=plan.connections, rate=rate)
@@ -112,7 +114,7 @@ class Demo:
             "disk": DISK,
             "device": device,
             "rate": rate,
-            "capacity": capacity,
+            "iops": self._iops,
             "speed": speed,
             "client": end,
             "transfers": copies,
@@ -130,10 +132,10 @@ class Demo:
         session, plan = self._session, self._plan
         session.guard.wait_for_state("open", 120)
         attack = f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2"
-        events = max(20, int(plan.busy_seconds * plan.events_per_host_second * speed))
+        events = plan.busy_seconds * plan.events_per_host_second * speed - plan.events_of_start
         node = session.node.execute("hostname").stdout.strip()
         output = f"root://{node}//data/02/jobs/demo-{int(time.time())}.root"
-        work = f"physics --events {events} --seed 7 --output {output} --on-signal"
+        work = f"physics --events {max(plan.least_events, int(events))} --seed 7 --output {output} --on-signal"
         jobs = [session.batch.submit(arguments) for arguments in (attack, work)]
         hog, physics = (Waiting(job, session.batch.wait_until_ready(job, 180)) for job in jobs)
         self._story.say("a physics job, and one that will turn hostile, wait in containers below beer-jobs.slice")
