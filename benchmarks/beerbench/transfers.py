@@ -15,8 +15,8 @@ from .clients import Clients
 # One request of 64 KiB at a time: a user far away, not a flood. (xrdcp's own default is four of 8 MiB at once, which
 # would be a measurement of this disk's queue.)
 SETTINGS = {"XRD_CPCHUNKSIZE": "65536", "XRD_CPPARALLELCHUNKS": "1"}
-RATE = "1m"  # bytes/s at most
-PAUSE = 2.0
+RATE = "512k"  # bytes/s at most
+PAUSE = 4.0
 # In the client root, where /tmp is memory.
 TARGET = "/tmp/copy"  # noqa: S108
 

@@ -33,8 +33,8 @@ class Plan:
     # The hog attacks for so long, from this moment of both phases on.
     attack: float = 18
     lead: float = 1
-    # Of what the disk is throttled to; the copies of xrdcp make it some 0.7 (DESIGN section 7).
-    load: float = 0.6
+    # Of what the disk is throttled to; the copies of xrdcp come on top, and an emulated CPU has little to spare.
+    load: float = 0.5
     connections: int = 24
     hog_threads: int = 24
     # Enough collisions to last from the first thaw into the second attack, on a node as fast as the one that is
