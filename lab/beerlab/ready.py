@@ -23,6 +23,8 @@ from .spec import Layout, NodeSpec
 from .store import entry, instance
 
 SNAPSHOT = "ready"
+# What this process kept for a series of nodes.
+_kept: set[Path] = set()
 # Raise when what "ready" means changes.
 RECIPE = 1
 
@@ -42,7 +44,7 @@ def ready_node(
     wanted = spec or NodeSpec(layout=layout)
     built = image()
     template = _template(wanted, built, name)
-    awake = _series() / f"{template.name}-{instance(template)}"
+    awake = out() / "awake" / f"{template.name}-{instance(template)}"
     machine = Site({name: wanted}, built=built, template=awake if _fresh(awake) else template).machines[name]
     try:
         machine.start(snapshot=SNAPSHOT, detached=detached)
@@ -59,12 +61,9 @@ def ready_node(
 
 
 def forget_series() -> None:
-    """Removes what was kept for series of nodes."""
-    remove_tree(_series())
-
-
-def _series() -> Path:
-    return out() / "lab" / "awake"
+    """Removes what this process kept for a series of nodes."""
+    while _kept:
+        remove_tree(_kept.pop())
 
 
 def _fresh(folder: Path) -> bool:
@@ -78,6 +77,7 @@ def _keep(machine: Machine, folder: Path) -> None:
     part.mkdir(parents=True)
     _copy_disks(machine, part)
     part.rename(folder)
+    _kept.add(folder)
 
 
 def _copy_disks(machine: Machine, folder: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node, one attack on its data disk, without and with the guard: table and page.
+"""One node, one attack on its data disk, with and without the guard: table and page.
 
 Shows: that the whole path works, and by how much a guard helps against direct I/O on a data disk; how long it takes
 from the first slow request of a client to frozen jobs; what it costs batch.

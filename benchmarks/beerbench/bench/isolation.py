@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import stats, text
+from ..batch import Job
 from ..clients import Load, Run
 from ..errors import BenchmarkError
 from ..host import cpu_list
@@ -32,6 +33,8 @@ from ..waiting import Story, wait_until
 DISK = "/data/01"
 # The jobs begin a moment after a window does, and work longer than it by so many seconds.
 MARGIN = 5.0
+# The hold of a freeze and the dwell time of an open node, some of them in a row.
+QUIET_SECONDS = 400.0
 ALONE, HYBRID = "alone", "hybrid"
 # Where a hog can do harm: direct I/O needs scratch on the data disk.
 LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {"disk": "scratch-on-data", "xrootd": "scratch-apart"}
@@ -62,8 +65,8 @@ class Isolation:
         self._options = options
         self._story = story
         self._rate = 0.0
-        # Cgroups of the two jobs.
-        self._jobs: list[str] = []
+        # The two jobs and their cgroups.
+        self._jobs: list[tuple[Job, str]] = []
         self._host = session.node.execute("hostname").stdout.strip()
 
     def record(self) -> Record:
@@ -75,7 +78,7 @@ class Isolation:
         capacity = session.capacity(10, options.connections)
         rate = self._rate = options.load * capacity["requests_per_s"]
         self._story.say(f"{DISK}: {capacity['requests_per_s']:.0f} requests/s; load {rate:.0f}/s")
-        session.start_sampler(2 * options.pairs * len(measures) * (options.seconds + 240))
+        session.start_sampler(2 * options.pairs * len(measures) * (options.seconds + QUIET_SECONDS))
         session.drop_caches()
         segments = [segment for measure in measures for segment in self._pairs(measure, rate)]
         data = {"segments": segments, "capacity": capacity, "rate": rate, "disk": DISK, "device": device}
@@ -96,7 +99,7 @@ class Isolation:
         self._session.guard.wait_for_state("open", 120)
         for work in (self._attack(), "burn"):
             job = batch.submit(f"{work} --seconds {seconds + MARGIN:g} --on-signal {windows + 1}")
-            self._jobs.append(batch.wait_until_ready(job, 240))
+            self._jobs.append((job, batch.wait_until_ready(job, 240)))
 
     def _pairs(self, measure: str, rate: float) -> list[dict[str, Any]]:
         run: Run | None = None
@@ -104,9 +107,10 @@ class Isolation:
             load = Load(duration=86400, connections=self._options.connections, rate=rate)
             run = self._session.clients.start("open_loop", "requests", load)
             run.wait_ready(180)
-            self._session.guard.wait_until_learned(240)
         segments = []
         try:
+            if run is not None:
+                self._session.guard.wait_until_learned(240)
             for number, kind in enumerate(order(self._options.pairs)):
                 segment = self._window(measure, kind, number)
                 segments.append({"measure": measure, "kind": kind, "pair": number // 2, **segment})
@@ -131,7 +135,7 @@ class Isolation:
             saturating = session.clients.start("saturate", "saturate", load)
             saturating.wait_ready(180)
         start = time.time()
-        for scope in self._jobs if hybrid else []:
+        for _, scope in self._jobs if hybrid else []:
             session.batch.signal(scope)
         extra: dict[str, Any] = {}
         if saturating is None:
@@ -164,10 +168,12 @@ class Isolation:
         session = self._session
 
         def quiet() -> bool:
-            return session.guard.state() == "open" and all(session.batch.sleeps(scope) for scope in self._jobs)
+            return session.guard.state() == "open" and all(session.batch.sleeps(scope) for _, scope in self._jobs)
 
-        what = "the jobs are idle and the guard is open"
-        wait_until(quiet, 400, what, interval=2.0, explain=session.guard.why)
+        def explain() -> str:
+            return "\n".join([session.guard.why(), *(job.explain() for job, _ in self._jobs)])
+
+        wait_until(quiet, QUIET_SECONDS, "the jobs are idle and the guard is open", interval=2.0, explain=explain)
 
     def _attack(self) -> str:
         threads = self._options.threads

@@ -106,7 +106,7 @@ class Findings:
     def spans(self) -> list[Span]:
         """States of the guard over the whole run, with the time it was gone."""
         marks = {mark["what"]: mark["time"] for mark in self.data["marks"]}
-        gone = [Span("stopped", marks["guard_gone"], marks["guard_back"])]
+        gone = [Span("stopped", marks["guard_gone"], min(marks["guard_back"], self.end))]
         return self.decisions.spans(self.start, self.end, stopped=gone)
 
     def transfers(self) -> list[dict[str, Any]]:
@@ -131,8 +131,7 @@ def _phase(found: Findings, name: str) -> Phase:
     start, end = found.data["phases"][name]
     requests = found.requests.due_between(start, end)
     copies = [copy for copy in found.transfers() if start <= copy["start"] < end]
-    # A copy that was cut off at the end of the run moved less than its size: its speed is an upper bound.
-    speeds = [copy["size"] / (copy["end"] - copy["start"]) for copy in copies]
+    speeds = [copy["size"] / (copy["end"] - copy["start"]) for copy in copies if copy["ok"]]
     shares = found.node.disk_share(found.data["device"])
     batch = sum((shares[name] for name in (JOBS, CONTROL) if name in shares), np.zeros_like(found.node.time))
     latency = requests.latency

@@ -51,11 +51,6 @@ def share(text: str) -> float:
     return float(text)
 
 
-def physics_job(a: argparse.Namespace) -> dict[str, Any]:
-    next(begin.rounds(int(a.on_signal)))
-    return job.run(a.process, a.events, a.seed, a.output, a.keytab)
-
-
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="beer-payload",
@@ -76,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--output", type=url, help="root://server[:port]//path; without it the file is checked locally")
     one.add_argument("--keytab", type=Path, help=keytab)
     one.add_argument("--on-signal", action="store_true", help="begin when SIGUSR1 comes (default: at once)")
-    one.set_defaults(run=physics_job)
+    one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab, a.on_signal))
 
     signals = {
         "type": whole(1, 1000),

@@ -12,8 +12,18 @@ from beer_payload import physics, rootfile, storage
 from beer_payload.report import Stopwatch
 
 
-def run(process: str, events: int, seed: int, output: storage.Url | None, keytab: Path | None) -> dict[str, Any]:
-    """Does the whole job in a folder of its own below the current one, which is the job's scratch."""
+def run(
+    process: str,
+    events: int,
+    seed: int,
+    output: storage.Url | None,
+    keytab: Path | None,
+    on_signal: bool = False,
+) -> dict[str, Any]:
+    """Does the whole job in a folder of its own below the current one, which is the job's scratch.
+
+    With `on_signal` it waits, ready to generate, until the signal comes; `wall_seconds` counts the waiting too.
+    """
     # Before numpy is imported: one thread, for one core is what the slot has.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
@@ -28,7 +38,7 @@ def run(process: str, events: int, seed: int, output: storage.Url | None, keytab
 
     with tempfile.TemporaryDirectory(prefix="beer-", dir=Path.cwd()) as name:
         folder = Path(name)
-        made = physics.generate(chosen, events, seed)
+        made = physics.generate(chosen, events, seed, on_signal)
         done("generate")
         local = folder / "events.root"
         rootfile.write(made, local)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from beer_payload import begin
 from beer_payload.checks import Expectation
 from beer_payload.report import Gaps, SetupError, WrongNumber
 
@@ -90,14 +91,18 @@ def pythia(process: Process, seed: int) -> Any:
     return generator
 
 
-def generate(process: Process, events: int, seed: int) -> Events:
-    """Makes events; one that Pythia gives up on is made again, but not for ever."""
+def generate(process: Process, events: int, seed: int, on_signal: bool = False) -> Events:
+    """Makes events; one that Pythia gives up on is made again, but not for ever.
+
+    With `on_signal` it begins when the signal comes: what loading libraries and tables costs the disk is over by then.
+    """
     import numpy as np
 
     start = time.monotonic()
     generator = pythia(process, seed)
     ready = time.monotonic()
-    gaps = Gaps(ready)
+    next(begin.rounds(int(on_signal)))
+    gaps = Gaps(time.monotonic())
     kinds = np.dtype(list(COLUMNS.items()))
     tables: list[np.ndarray] = []
     given_up = 0

@@ -45,6 +45,8 @@ pub(crate) enum Lesson {
     Changed,
     /// Batch is held back: nothing, except by who knows nothing yet.
     Acting,
+    /// There is no signal: nothing.
+    Deaf,
 }
 
 impl Lesson {
@@ -116,9 +118,12 @@ impl Tests {
 
     /// Learns how much requests have in common: also from evidence that nobody had to act upon, or else it would never
     /// learn why that is so frequent.
-    pub fn learn(&mut self, tick: &Tick, tick_s: f64, lesson: Lesson) {
-        match lesson.of(self.dependence().is_some(), self.level()) != Lesson::Acting {
+    pub fn learn(&mut self, tick: &Tick, now_ns: u64, tick_s: f64, lesson: Lesson) {
+        let lesson = lesson.of(self.dependence().is_some(), self.level());
+        match !matches!(lesson, Lesson::Acting | Lesson::Deaf) {
             true => {
+                // Silence says nothing about how much requests have in common.
+                let tick_s = if now_ns.saturating_sub(self.active_ns) > IDLE_NS { 0.0 } else { tick_s };
                 self.shape_kinship.collect(tick.shape, tick.shape_in_flight, tick_s);
                 self.share_kinship.collect(tick.share, tick.share_in_flight, tick_s);
             }
@@ -247,10 +252,10 @@ impl SeriesDetector {
     /// returns whether it did.
     pub(crate) fn learn(&mut self, now_ns: u64, tick_s: f64, lesson: Lesson, may_rebuild: bool) -> bool {
         if self.ready() {
-            self.tests.learn(&self.tick, tick_s, lesson);
+            self.tests.learn(&self.tick, now_ns, tick_s, lesson);
         }
         let lesson = lesson.of(self.ready(), self.level());
-        if matches!(lesson, Lesson::Acting | Lesson::Uneasy) {
+        if matches!(lesson, Lesson::Acting | Lesson::Uneasy | Lesson::Deaf) {
             self.baseline.spoil(now_ns);
             return false;
         }

@@ -31,8 +31,8 @@ pub(super) struct Pool {
     touched: u128,
     awake: u128,
     together: Tests,
-    /// Every filesystem that was asked last knows what is usual: before that the evidence of all of them says nothing
-    /// about how much requests have in common.
+    /// Most of the last requests were for filesystems that know what is usual: before that the evidence of all of them
+    /// says nothing about how much requests have in common.
     informed: bool,
     limits: Limits,
     /// When there last was a signal; `None` = never.
@@ -91,7 +91,7 @@ impl Pool {
     }
 
     fn reset(&mut self) {
-        (self.touched, self.awake) = (0, 0);
+        (self.touched, self.awake, self.informed) = (0, 0, false);
         self.together.reset();
         self.detectors.iter_mut().flatten().for_each(SeriesDetector::reset);
     }
@@ -127,13 +127,13 @@ impl Pool {
         let mut worst = self.detectors.iter().position(Option::is_some);
         let mut level = Level::Calm;
         let mut value = 0.0;
-        let mut informed = None;
+        let mut known = 0;
         for index in bits(self.touched | self.awake) {
             let Some(Some(detector)) = self.detectors.get_mut(index) else { continue };
             level = level.max(detector.finish(now_ns, tick_s, &self.limits));
             sum.add(detector.tick());
-            if detector.tick().requests > 0 {
-                informed = Some(informed.unwrap_or(true) && detector.ready());
+            if detector.ready() {
+                known += detector.tick().requests;
             }
             if detector.value() > value {
                 (worst, value) = (Some(index), detector.value());
@@ -144,7 +144,9 @@ impl Pool {
                 self.awake &= !(1 << index);
             }
         }
-        self.informed = informed.unwrap_or(self.informed);
+        if sum.requests > 0 {
+            self.informed = 2 * known > sum.requests;
+        }
         if self.judged > 1 {
             level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
             value = value.max(self.together.value());
@@ -155,7 +157,10 @@ impl Pool {
             level = Level::Calm;
             value = 0.0;
         }
-        let lesson = self.lesson(now_ns, level, acting || signal != SignalState::Fresh);
+        let lesson = match signal {
+            SignalState::Fresh => self.lesson(now_ns, level, acting),
+            _ => Lesson::Deaf,
+        };
         self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
         let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).reduce(f64::max);
         let limit = if level == Level::Strong { self.limits.strong } else { self.limits.weak };
@@ -220,7 +225,7 @@ impl Pool {
 
     fn learn(&mut self, now_ns: u64, tick_s: f64, sum: &Tick, lesson: Lesson, rebuilds: &mut usize) {
         if self.informed {
-            self.together.learn(sum, tick_s, lesson);
+            self.together.learn(sum, now_ns, tick_s, lesson);
         }
         let count = self.detectors.len().max(1);
         let first = self.turn;

@@ -37,13 +37,14 @@ struct Node {
     disks: u16,
     factor: f64,
     acting: bool,
+    signal: Signal,
 }
 
 impl Node {
     fn new(disk_count: u16) -> Node {
         let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
         evaluator.restart(&filesystems(&disks(usize::from(disk_count))));
-        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0, acting: false }
+        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0, acting: false, signal: HEARD }
     }
 
     fn tick(&mut self) -> Verdict {
@@ -67,7 +68,7 @@ impl Node {
                 });
             }
         }
-        self.evaluator.finish(self.now, HEARD, self.acting);
+        self.evaluator.finish(self.now, self.signal, self.acting);
         self.evaluator.verdicts()[0]
     }
 
@@ -97,6 +98,29 @@ fn a_guard_that_starts_into_trouble_learns_what_is_usual_without_batch() {
     node.acting = true;
     node.run(300 * S);
     assert!(node.tick().dependence.is_some());
+}
+
+#[test]
+fn neither_silence_nor_a_missing_signal_teaches_anything() {
+    let mut node = Node::new(2);
+    while node.tick().dependence.is_none() {}
+    let learned = node.now;
+    let nearly = || {
+        let mut node = Node::new(2);
+        node.run(learned - 5 * S);
+        node
+    };
+    let mut silent = nearly();
+    silent.disks = 0;
+    silent.run(60 * S);
+    assert!(silent.tick().dependence.is_none(), "two seconds of silence count, and then no more");
+    let mut deaf = nearly();
+    deaf.signal = Signal::Heard { heartbeat_age_ns: 60 * S };
+    deaf.run(60 * S);
+    deaf.signal = HEARD;
+    assert!(deaf.tick().dependence.is_none());
+    deaf.run(10 * S);
+    assert!(deaf.tick().dependence.is_some());
 }
 
 #[test]

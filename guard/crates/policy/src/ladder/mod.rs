@@ -188,7 +188,7 @@ impl Ladder {
         }
     }
 
-    /// Is batch held back, or was it until a moment ago? The detectors learn nothing then.
+    /// Is batch held back, or was it until a moment ago? Detectors that know what is usual learn nothing then.
     pub fn acting(&self) -> bool {
         self.acting
     }
