@@ -11,6 +11,7 @@ from typing import Any
 
 from ..batch import Job
 from ..clients import Load
+from ..errors import BenchmarkError
 from ..record import Record
 from ..session import Session
 from ..transfers import File, Transfers
@@ -29,6 +30,8 @@ class Plan:
     # The first requests and copies meet cold caches.
     settle: float = 8
     alone: float = 20
+    # At most; the guard has learned after some 40 s of requests.
+    learn: float = 90
     # As long as each other, or one would have more of the time before and after the attack in it.
     attacked: float = 20
     after: float = 14
@@ -148,7 +151,11 @@ class Demo:
     def _guarded(self, hog: Waiting, physics: Waiting) -> None:
         session = self._session
         self._story.say("the physics job begins as soon as the guard knows what is usual")
-        session.guard.wait_until_learned(180)
+        try:
+            session.guard.wait_until_learned(self._plan.learn)
+        except BenchmarkError:
+            # Neighbours of a virtual machine can take half of it: the table says what storage alone was like.
+            self._story.say("storage is not calm by itself: this machine is busy; going on all the same")
         session.batch.signal(physics.scope)
         self._attack("guarded", "B  with the hostile job, guarded", hog)
         with self._phase("after", "   after the attack"):
