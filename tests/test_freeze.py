@@ -25,6 +25,7 @@ def usage(node: Machine, scope: str) -> tuple[int, int]:
 
 
 @pytest.mark.layout("scratch-on-data")
+@pytest.mark.timeout(1200)
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
     hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")
@@ -50,7 +51,8 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     report = report_of(hog, timeout=400)
     assert report["ok"] is True
     assert_one_run(hog)
-    report_of(waiting, timeout=300)
+    # Where users had many slow requests the node stays closed until a minute's decay has made little of them (slack).
+    report_of(waiting, timeout=500)
 
 
 def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> dict[str, Any]:
