@@ -10,7 +10,7 @@ from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, report_of
+from support import StorageUser, assert_one_run, report_of, wait_until_learned
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
@@ -31,7 +31,7 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")
     scope = batch.wait_until_ready(hog, timeout=240)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
+    wait_until_learned(guard)
     batch.signal(scope)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 

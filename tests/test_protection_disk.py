@@ -16,7 +16,16 @@ from beerbench.guard import Guard
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import OBJECTIVE_SECONDS, Stolen, StorageUser, assert_one_run, first_over, percentile, report_of
+from support import (
+    OBJECTIVE_SECONDS,
+    Stolen,
+    StorageUser,
+    assert_one_run,
+    first_over,
+    percentile,
+    report_of,
+    wait_until_learned,
+)
 
 RATE = 84.0  # 70 % of the disk's 120 requests/s, all of it on one disk: DESIGN section 7
 RECOVERY = 2.0
@@ -88,7 +97,7 @@ def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: Stor
     guard.wait_for_state("open", timeout=120)
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
+    wait_until_learned(guard)
     stolen = Stolen()
     samples, began, onset = attack(node, batch, storage, jobs)
     # it may be frozen before it hurts anybody
@@ -118,7 +127,7 @@ def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: S
     guard.wait_for_state("open", timeout=120)
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=500, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
+    wait_until_learned(guard)
     guard.take_away()
     samples, _, onset = attack(node, batch, storage, jobs)
     assert not guard.frozen()
