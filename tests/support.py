@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from beerbench.batch import Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
-from beerbench.errors import BenchmarkError
-from beerbench.guard import Guard
 from beerbench.timeline.requests import Requests
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
@@ -21,41 +18,6 @@ from beerlab.process import run
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
 DISKS = ("/data/01", "/data/02")
-# Of this machine's CPU time: when its neighbours take more, an emulated node stands still for tenths of a second, and
-# what is late there says nothing about the guard.
-MOST_STOLEN = 0.15
-
-
-class Stolen:
-    """The share of this machine's CPU time that went to its neighbours since this was made (steal, proc_stat(5))."""
-
-    def __init__(self) -> None:
-        self._steal, self._total = self._read()
-
-    @staticmethod
-    def _read() -> tuple[int, int]:
-        # user nice system idle iowait irq softirq steal; guests are part of user
-        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return ticks[7], sum(ticks)
-
-    def share(self) -> float:
-        steal, total = self._read()
-        return (steal - self._steal) / max(1, total - self._total)
-
-    def skip_if_much(self) -> None:
-        """To be called when something was late, before that is held against the guard."""
-        if self.share() > MOST_STOLEN:
-            pytest.skip(f"late, but neighbours took {self.share():.0%} of this machine: nothing can be said")
-
-
-def wait_until_learned(guard: Guard) -> None:
-    """Until the guard knows what is usual, for which storage has to be calm by itself."""
-    stolen = Stolen()
-    try:
-        guard.wait_until_learned(timeout=240)
-    except BenchmarkError:
-        stolen.skip_if_much()
-        raise
 
 
 def report_of(job: Job, timeout: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, report_of, wait_until_learned
+from support import StorageUser, assert_one_run, report_of
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
@@ -25,13 +25,12 @@ def usage(node: Machine, scope: str) -> tuple[int, int]:
 
 
 @pytest.mark.layout("scratch-on-data")
-@pytest.mark.timeout(1200)
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
     hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")
     scope = batch.wait_until_ready(hog, timeout=240)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
-    wait_until_learned(guard)
+    guard.wait_until_learned(timeout=240)
     batch.signal(scope)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 
@@ -51,8 +50,7 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     report = report_of(hog, timeout=400)
     assert report["ok"] is True
     assert_one_run(hog)
-    # Where users had many slow requests the node stays closed until a minute's decay has made little of them (slack).
-    report_of(waiting, timeout=500)
+    report_of(waiting, timeout=300)
 
 
 def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> dict[str, Any]:

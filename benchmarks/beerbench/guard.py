@@ -64,15 +64,15 @@ class Guard:
         wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=2.0, explain=self.why)
 
     def wait_until_learned(self, timeout: float) -> None:
-        """Until it holds nothing back and knows what is usual for the reads that run: the first of cold connections
+        """Until it lets jobs in and knows what is usual for the reads that run: the first ones of cold connections
         are slow, and without a baseline only the share over the threshold counts."""
 
         def learned() -> bool:
             status = self.status()
             reads = next(one for one in status["objectives"] if one["name"] == "storage-read")
-            return bool(status["state"] in ("open", "closed") and reads["level"] == "calm" and reads["dependence"])
+            return bool(status["admit"] and reads["level"] == "calm" and reads["dependence"])
 
-        what = "the guard has learned what is usual and holds nothing back"
+        what = "the guard has learned what is usual and lets jobs in"
         wait_until(learned, timeout, what, interval=2.0, explain=self.why)
 
     def status(self) -> dict[str, Any]:

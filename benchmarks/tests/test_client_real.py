@@ -28,14 +28,12 @@ def test_open_loop_sends_on_schedule_and_reads_both_disks(server: Server, tmp_pa
     one = clients(server, tmp_path / "out")
     end = one.measure("open_loop", "calm", Load(duration=3, connections=3, rate=RATE))
     found = Requests.load(tmp_path / "out/calm.samples")
-    # The machine may be busy: what one request at a time takes in the same minute is the measure.
-    single = one.measure("saturate", "single", Load(duration=2, connections=1))
     assert end["errors"] == 0
     assert len(found) == end["sent"] == end["done"]
     assert 0.7 * 3 * RATE < len(found) < 1.3 * 3 * RATE
     assert set(found.disk) == {0, 1}
     assert abs(found.due[0] - time.time()) < 60
-    assert found.quantile(0.5) < max(0.05, 20 / single["requests_per_s"])
+    assert found.quantile(0.5) < 0.05
     assert found.failed == found.unanswered == 0
 
 
@@ -54,7 +52,7 @@ def test_a_stall_of_the_server_is_seen_by_every_request_that_was_due_in_it(serve
     # Closed-loop clients would have 6 requests in the stall: one per connection.
     assert len(inside) > 0.6 * 0.95 * RATE
     assert float(inside.latency.min()) > 0.4
-    assert found.due_between(stopped + 2.5, stopped + 3).quantile(0.5) < float(inside.latency.min())
+    assert found.due_between(stopped + 2.5, stopped + 3).quantile(0.5) < 0.1
 
 
 def test_requests_that_are_never_answered_are_counted_with_their_age(server: Server, tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ impl Evaluator {
         self.pools.iter_mut().for_each(Pool::begin);
     }
 
-    /// Ends a tick; `acting` = batch is held back at present (who knows what is usual learns nothing then). The verdicts are ready after it.
+    /// Ends a tick; `acting` = batch is held back at present (who knows what is usual learns nothing then). The verdicts
+    /// are ready after it.
     pub fn finish(&mut self, now_ns: u64, signal: Signal, acting: bool) {
         self.depths.end(now_ns, self.filesystems.iter().map(|load| load.storage_in_flight));
         let mut rebuilds = REBUILDS;
