@@ -13,7 +13,7 @@ from pathlib import Path
 from . import logs, vm
 from .errors import LabError
 from .image import Image
-from .progress import step
+from .progress import say, step
 from .qmp import Monitor
 from .result import Result
 from .spec import NodeSpec
@@ -23,6 +23,8 @@ from .state import State, load
 # 19 s and 2 s on an idle host of two cores, 115 s and 8 s on one with a load of ten.
 BOOT_SECONDS = 600.0
 RESTORE_SECONDS = 180.0
+# Only for a boot that emulation made stand still (vm.TimerLost).
+BOOTS = 3
 # So many restarts by systemd during one wait are no start any more.
 CRASH_LOOP = 4
 
@@ -62,13 +64,23 @@ class Machine:
             raise LabError(f"{self.name} is up already (pid {self._state.pid})")
         what = f"restoring {self.name} from {snapshot!r}" if snapshot else f"booting {self.name}"
         with step(what):
-            vm.launch(self._state, self.spec, self.image, snapshot, detached)
-            self._wait_for_ssh(RESTORE_SECONDS if snapshot else BOOT_SECONDS)
+            self._launch(snapshot, detached, trials=1 if snapshot else BOOTS)
             if snapshot:
                 # The snapshot's clock stood still; services here compare unix times.
                 before = float(self.execute("date +%s").stdout)
                 self.execute(f"date -s @{time.time():.3f} >/dev/null")
                 self.slept = time.time() - before
+
+    def _launch(self, snapshot: str | None, detached: bool, trials: int) -> None:
+        vm.launch(self._state, self.spec, self.image, snapshot, detached)
+        try:
+            self._wait_for_ssh(RESTORE_SECONDS if snapshot else BOOT_SECONDS)
+        except vm.TimerLost as error:
+            if trials == 1:
+                raise
+            say(f"{error}\n{self.name} boots again")
+            self._state.kill()
+            self._launch(snapshot, detached, trials - 1)
 
     def stop(self) -> None:
         """Pulls the plug; the disks stay as they are."""

@@ -5,9 +5,11 @@ import os
 import subprocess
 
 import pytest
-from beerlab import accel, disks, hostsettings, packages, services, state, vm
+from beerlab import Machine, NodeSpec, accel, disks, hostsettings, packages, services, state, vm
 from beerlab.errors import LabError
+from beerlab.result import Result
 from beerlab.root import Root
+from beerlab.ssh import Ssh
 
 INDEX = """\
 Package: beer-a
@@ -131,3 +133,46 @@ def test_a_killed_child_leaves_no_zombie(tmp_path, monkeypatch):
         assert one.pid == 0
         with pytest.raises(ProcessLookupError):
             os.kill(child.pid, 0)
+
+
+STALL = "[   23.5] rcu: rcu_preempt kthread timer wakeup didn't happen for 5260 jiffies! g-1143 f0x0 ->cpu=0\n"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A node without QEMU: every launch writes the next of `consoles`; ssh answers."""
+    monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
+    monkeypatch.setattr(state.State, "running", lambda self: True)
+    monkeypatch.setattr(state.State, "kill", lambda self: None)
+    known = state.State("n", "n", 1, NodeSpec().as_dict(), str(tmp_path), "tcg", {22: 1}, str(tmp_path), "")
+    known.folder.mkdir()
+    machine = Machine(known)
+    machine.consoles = []
+
+    def launch(*_):
+        (known.folder / "console.log").write_text(machine.consoles.pop(0))
+
+    monkeypatch.setattr(vm, "launch", launch)
+    monkeypatch.setattr(Machine, "running", lambda self: False)  # start() refuses a node that runs
+    monkeypatch.setattr(Ssh, "run", lambda *_, **__: Result("0" * 36, "", 0))
+    return machine
+
+
+def test_a_boot_that_emulation_made_stand_still_is_done_again(machine, capsys):
+    machine.consoles = [STALL, ""]
+    machine.start()
+    assert "n boots again" in capsys.readouterr().err
+
+
+def test_a_machine_on_which_no_boot_goes_on_is_an_error(machine):
+    machine.consoles = [STALL] * 4
+    with pytest.raises(vm.TimerLost, match="lost a processor's timer"):
+        machine.start()
+    assert len(machine.consoles) == 1  # three boots, no more
+
+
+def test_a_boot_that_is_lost_by_itself_is_not_tried_again(machine):
+    machine.consoles = ["Kernel panic - not syncing: no init", ""]
+    with pytest.raises(LabError, match="Kernel panic"):
+        machine.start()
+    assert len(machine.consoles) == 1
