@@ -246,6 +246,37 @@ fn slack_is_what_is_left_of_the_allowed_share() {
 }
 
 #[test]
+fn users_who_have_left_hold_nothing_back_and_users_who_rarely_ask_do() {
+    let broken = || {
+        let mut node = Node::new(1);
+        node.run(60 * S);
+        node.factor = 30.0;
+        node.run(20 * S);
+        node.factor = 1.0;
+        node
+    };
+    let mut left = broken();
+    left.disks = 0;
+    left.run(9 * S);
+    assert!(left.tick().slack < 0.0, "they may come back");
+    left.run(2 * S);
+    assert_eq!(left.tick().slack, 1.0);
+    let mut deaf = broken();
+    deaf.disks = 0;
+    deaf.signal = Signal::Heard { heartbeat_age_ns: 60 * S };
+    deaf.run(20 * S);
+    assert!(deaf.tick().slack < 0.0, "who hears nothing does not know that they have left");
+    let mut rare = broken();
+    for _ in 0..5 {
+        rare.disks = 0;
+        rare.run(8 * S);
+        rare.disks = 1;
+        rare.run(S);
+    }
+    assert!(rare.tick().slack < 0.0, "five breaks of eight seconds are no farewell");
+}
+
+#[test]
 fn a_new_normal_that_nobody_acts_upon_is_learned() {
     let mut node = Node::new(1);
     node.run(600 * S);
