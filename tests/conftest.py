@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
 from beerlab import Machine, forget_series, ready_node
 from support import StorageUser
 
@@ -100,6 +101,12 @@ def batch(node: Machine) -> Batch:
 @pytest.fixture
 def guard(node: Machine) -> Guard:
     return Guard(node)
+
+
+@pytest.fixture
+def neighbours() -> Iterator[Neighbours]:
+    with Neighbours() as sampled:
+        yield sampled
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from beerbench.batch import Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
+from beerbench.neighbours import Neighbours
 from beerbench.timeline.requests import Requests
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
@@ -18,6 +19,8 @@ from beerlab.process import run
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
 DISKS = ("/data/01", "/data/02")
+# With a tenth of the CPU taken the p99 of storage alone is two to six times as long (measured in 49 stretches of 5 s).
+DISTURBED = 0.08
 
 
 def report_of(job: Job, timeout: float) -> dict[str, Any]:
@@ -45,6 +48,17 @@ def first_over(requests: Requests, seconds: float, after: float) -> float | None
     """When the first request after a moment took longer than that: the onset that storage saw. None = it saw none."""
     over = requests.due[(requests.due >= after) & (requests.done - requests.due > seconds)]
     return float(over[0]) if len(over) else None
+
+
+class Disturbed(Exception):
+    """Neighbours of this machine took so much CPU that latencies in that time are theirs: nothing was shown."""
+
+
+def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
+    share = neighbours.taken(start, end)
+    print(f"neighbours of this machine took {share:.0%} of its CPU")
+    if not share <= DISTURBED:
+        raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 
 
 class StorageUser:

@@ -3,25 +3,41 @@
 
 The same attack runs with the guard stopped, which proves that the test can fail. Victim: the storage client outside
 the node. Innocent: a CPU job beside the hog, which loses no more than the time the guard says batch was frozen.
+
+When neighbours of this machine took its CPU while the latency was measured, nothing was shown, whatever the latency:
+the attack is done again on a fresh node, twice at most.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
 import pytest
 from beerbench.batch import RUNNING, Batch, Job
+from beerbench.errors import BenchmarkError
 from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, first_over, percentile, report_of
+from support import (
+    DISTURBED,
+    OBJECTIVE_SECONDS,
+    StorageUser,
+    assert_one_run,
+    assert_undisturbed,
+    first_over,
+    percentile,
+    report_of,
+)
 
 RATE = 84.0  # 70 % of the disk's 120 requests/s, all of it on one disk: DESIGN section 7
 RECOVERY = 2.0
 WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
 QUIET = 8.0
+QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 ATTACK = 25.0
 
 HOGS = {
@@ -52,10 +68,27 @@ def disk_reads(node: Machine) -> int:
     return sum(int(word.split("=")[1]) for word in io if word.startswith("rios="))
 
 
-def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tuple[Requests, float, float | None]:
+def wait_until_learned(guard: Guard, neighbours: Neighbours) -> None:
+    since = time.time()
+    try:
+        guard.wait_until_learned(timeout=240)
+    except BenchmarkError:
+        assert_undisturbed(neighbours, since, time.time())
+        raise
+
+
+def attack(
+    node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighbours: Neighbours
+) -> tuple[Requests, float, float | None]:
     """The hog against a storage load that runs already: what the client saw, when it began, and when it first hurt."""
     quiet_from, reads = time.time(), disk_reads(node)
-    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+
+    def quiet() -> bool:
+        now = time.time()
+        return now > quiet_from + QUIET and neighbours.taken(now - QUIET, now) <= DISTURBED
+
+    with contextlib.suppress(BenchmarkError):  # what is disturbed then is not judged
+        wait_until(quiet, QUIET_WITHIN, "storage alone was measured", interval=1.0)
     reads = disk_reads(node) - reads
     hog, innocent = jobs.scopes
     batch.signal(innocent)
@@ -65,34 +98,42 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs) -> tup
     samples = storage.stop()
     calm = samples.due_between(quiet_from, attack_from)
     assert reads >= 0.8 * len(calm), f"the page cache answers: {reads} disk reads for {len(calm)} requests"
-    print(f"storage alone: p50 {percentile(calm, 50) * 1e3:.0f} ms, p99 {percentile(calm, 99) * 1e3:.0f} ms")
+    last = samples.due_between(attack_from - QUIET, attack_from)
+    print(f"storage alone: p50 {percentile(last, 50) * 1e3:.0f} ms, p99 {percentile(last, 99) * 1e3:.0f} ms")
     return samples, attack_from, first_over(samples, OBJECTIVE_SECONDS, after=attack_from)
 
 
-def after_recovery(samples: Requests, onset: float) -> float:
+def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> float:
     """The client's p99 from RECOVERY after the onset."""
-    window = samples.due_between(onset + RECOVERY, onset + RECOVERY + WINDOW)
+    start, end = onset + RECOVERY, onset + RECOVERY + WINDOW
+    window = samples.due_between(start, end)
     p99 = percentile(window, 99)
     print(f"from {RECOVERY:g} s after the onset: p50 {percentile(window, 50) * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms")
+    assert_undisturbed(neighbours, onset, end)
     return p99
 
 
+AGAIN = pytest.mark.flaky(reruns=2, only_rerun="Disturbed")
 CASES = [
     pytest.param("direct", marks=pytest.mark.layout("scratch-on-data")),
     pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
 ]
 
 
+@AGAIN
 @pytest.mark.parametrize("hog", CASES)
-def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
+def test_with_the_guard(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
+) -> None:
     guard.wait_for_state("open", timeout=120)
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
-    samples, began, onset = attack(node, batch, storage, jobs)
+    wait_until_learned(guard, neighbours)
+    samples, began, onset = attack(node, batch, storage, jobs, neighbours)
     print(guard.why())
     # it may be frozen before it hurts anybody
-    assert after_recovery(samples, onset or began) <= OBJECTIVE_SECONDS, guard.why()
+    p99 = after_recovery(samples, onset or began, neighbours)
+    assert p99 <= OBJECTIVE_SECONDS, guard.why()
     # the clocks of node and host agree to well below that
     frozen_at = [record.time for record in guard.decisions() if record.action == "freeze" and record.time > began - 1]
     assert frozen_at, f"nobody froze anything:\n{guard.why()}"
@@ -109,14 +150,18 @@ def test_with_the_guard(node: Machine, batch: Batch, guard: Guard, storage: Stor
     guard.wait_for_state("open", timeout=180)
 
 
+@AGAIN
 @pytest.mark.parametrize("hog", CASES)
-def test_without_the_guard(node: Machine, batch: Batch, guard: Guard, storage: StorageUser, hog: str) -> None:
+def test_without_the_guard(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
+) -> None:
     guard.wait_for_state("open", timeout=120)
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=500, disks=("/data/01",))
-    guard.wait_until_learned(timeout=240)
+    wait_until_learned(guard, neighbours)
     guard.take_away()
-    samples, _, onset = attack(node, batch, storage, jobs)
+    samples, _, onset = attack(node, batch, storage, jobs, neighbours)
     assert not guard.frozen()
     assert onset is not None, "no request took long: the test above shows nothing"
-    assert after_recovery(samples, onset) > OBJECTIVE_SECONDS, "the attack does no harm: the test above shows nothing"
+    p99 = after_recovery(samples, onset, neighbours)
+    assert p99 > OBJECTIVE_SECONDS, "the attack does no harm: the test above shows nothing"

@@ -15,7 +15,6 @@ from .clients import Clients
 # One request of 64 KiB at a time: a user far away, not a flood. (xrdcp's own default is four of 8 MiB at once, which
 # would be a measurement of this disk's queue.)
 SETTINGS = {"XRD_CPCHUNKSIZE": "65536", "XRD_CPPARALLELCHUNKS": "1"}
-RATE = "512k"  # bytes/s at most, as xrdcp wants it
 PAUSE = 4.0
 # In the client root, where /tmp is memory.
 TARGET = "/tmp/copy"  # noqa: S108
@@ -39,9 +38,10 @@ class Transfer:
 
 
 class Transfers:
-    """Copies the files in turn until `finish`; a copy that still runs then is cut off, and counts as not done."""
+    """Copies the files in turn, at `rate` bytes/s at most, until `finish`; a copy that still runs then is cut off, and
+    counts as not done."""
 
-    def __init__(self, clients: Clients, files: Sequence[File], rate: str = RATE) -> None:
+    def __init__(self, clients: Clients, files: Sequence[File], rate: int) -> None:
         self._clients = clients
         self._files = files
         self._rate = rate
@@ -68,7 +68,7 @@ class Transfers:
     def _copy(self, file: File) -> Transfer:
         url = f"root://copy@{self._clients.storage.endpoint}/{file.path}"
         argv = ["env", *(f"{name}={value}" for name, value in SETTINGS.items())]
-        argv += ["xrdcp", "--nopbar", "--force", "--xrate", self._rate]
+        argv += ["xrdcp", "--nopbar", "--force", "--xrate", str(self._rate)]
         argv += ["--cksum", f"adler32:{file.adler32}", url, TARGET]
         started = time.time()
         self._process = subprocess.Popen(

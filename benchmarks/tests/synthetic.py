@@ -56,6 +56,7 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
             for s in (7, 12, 46, 55)
         ]
         + [{"path": "/f", "size": 4 << 20, "start": T0 + 98, "end": T0 + 115, "ok": True, "message": ""}],
+        "neighbours": [(T0 + t, 200.0 * t, 4.0 * t) for t in range(-2, 130)],
         "physics": {"cluster": 1, "report": {"events": 500}, "through": True},
         "attacks": {"guarded": T0 + ATTACKS[0][0] + OFFSET, "unguarded": T0 + ATTACKS[1][0] + OFFSET},
         "why": "12:00:00 open -> frozen: freeze (strong_evidence)",
@@ -64,7 +65,8 @@ def make(folder: Path, *, frozen: bool = True) -> Record:
         "clock": {"offset": OFFSET, "error": 0.02, "drift": 0.0},
     }
     host = {"cpus": 2, "commit": "0" * 7, "lab": {"accelerator": "tcg"}, "node": {"name": "x", "allowed_cpus": "1"}}
-    record = Record("demo", {"load": 0.7, "hog_threads": 24, "lead": 3, "attack": 21}, host, data)
+    plan = {"load": 0.7, "hog_threads": 24, "lead": 3, "attack": 21, "copy_rate": 512 << 10}
+    record = Record("demo", plan, host, data)
     record.save(folder)
     return record
 

@@ -97,7 +97,7 @@ def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Serv
     content = (server.folder / "data/01/file-1").read_bytes()
     path = server.disks[0][0]
     good = File(path, len(content), f"{zlib.adler32(content):08x}")
-    copies = Transfers(one, [good, File(path, len(content), "00000001")], rate="100m")
+    copies = Transfers(one, [good, File(path, len(content), "00000001")], rate=100 << 20)
     wait_until(lambda: len(copies.done) >= 2, 30, "two copies are done")
     first, second = copies.finish()[:2]
     assert first["ok"], first

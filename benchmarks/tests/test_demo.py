@@ -30,6 +30,7 @@ def test_phases_show_the_attack_and_the_protection(found: Findings) -> None:
     assert good.p50 == pytest.approx(0.014, rel=0.1)
     assert alone.delivered == pytest.approx(synthetic.RATE * 65536, rel=0.1)
     assert alone.batch_disk == 0
+    assert alone.taken == pytest.approx(0.02)
     assert bad.batch_disk == pytest.approx(80 / 120 * 21 / 24, rel=0.1)
     assert (alone.copies, bad.copies, good.copies) == (2, 1, 2)
     assert bad.copy_speed < alone.copy_speed

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import text
 from ..host import cpu_list
+from ..neighbours import taken
 from ..record import Record
 from ..stats import median
 from ..timeline import jobs
@@ -49,6 +50,7 @@ class Phase:
     batch_cpu: float
     batch_share: float
     batch_disk: float
+    taken: float
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def _phase(found: Findings, name: str) -> Phase:
         batch_cpu=found.node.batch_cpu(start, end),
         batch_share=found.node.delivered_share(found.cpus, start, end),
         batch_disk=found.node.mean(batch, start, end),
+        taken=taken(found.data["neighbours"], start, end),
     )
 
 

@@ -127,10 +127,11 @@ def _journal(found: Findings) -> str:
 
 def _method(found: Findings) -> str:
     data, plan = found.data, found.record.parameters
+    cap = text.rate(plan["copy_rate"])
     items = [
         f"The disk of {data['disk']} is throttled by the emulator to {data['iops']:.0f} requests/s; the users ask for "
         f"{100 * plan['load']:.0f} % of that, {data['rate']:.0f} requests/s of 16 KiB, at random times (Poisson); "
-        "one more copies whole files with xrdcp, at 0.5 MB/s at most, with pauses, and none from the page cache.",
+        f"one more copies whole files with xrdcp, at {cap} at most, with pauses, and none from the page cache.",
         "The client runs outside the node and does not wait for answers: a request that is late is late from the "
         "moment it was due, what was never answered counts with its age, and what failed as infinitely late.",
         f"The hostile job reads and writes its scratch with direct I/O from {plan['hog_threads']} threads; scratch "

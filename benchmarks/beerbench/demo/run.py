@@ -12,6 +12,7 @@ from typing import Any
 from ..batch import Job
 from ..clients import Load
 from ..errors import BenchmarkError
+from ..neighbours import Neighbours
 from ..record import Record
 from ..session import Session
 from ..transfers import File, Transfers
@@ -43,6 +44,8 @@ class Plan:
     # Of what the disk is throttled to; the copies of xrdcp come on top, and an emulated CPU has little to spare.
     load: float = 0.5
     connections: int = 24
+    # Bytes/s of a copy, at most.
+    copy_rate: int = 512 << 10
     hog_threads: int = 24
     # Enough collisions to last from one attack into the other on a node as fast as the one that is measured; an
     # emulated CPU is slower in floating point than in the loop that measures it.
@@ -94,13 +97,15 @@ class Demo:
         load = Load(duration=900, connections=plan.connections, rate=rate)
         users = session.clients.start("open_loop", NAME, load, self._show)
         users.wait_ready(120)
-        transfers = Transfers(session.clients, self._files)
+        transfers = Transfers(session.clients, self._files, plan.copy_rate)
+        neighbours = Neighbours()
         try:
-            self._last(plan.settle)
-            with self._phase("alone", "A  storage alone"):
-                self._last(plan.alone)
-            self._guarded(hog, physics)
-            self._unguarded(hog)
+            with neighbours:
+                self._last(plan.settle)
+                with self._phase("alone", "A  storage alone"):
+                    self._last(plan.alone)
+                self._guarded(hog, physics)
+                self._unguarded(hog)
         except BaseException:
             users.kill()
             raise
@@ -124,6 +129,7 @@ class Demo:
             "speed": speed,
             "client": end,
             "transfers": copies,
+            "neighbours": neighbours.samples,
             "physics": {"cluster": physics.job.cluster, "report": report, "through": through},
             "why": session.guard.why("10m"),
             **session.collect(),

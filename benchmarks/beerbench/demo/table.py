@@ -17,10 +17,12 @@ def rows(found: Findings) -> list[list[str]]:
     table.append(["client requests, p99", *(text.seconds(phase.p99) for phase in phases)])
     table.append(["delivered to clients", *(text.rate(phase.delivered) for phase in phases)])
     table.append(["  asked for", *(text.rate(phase.offered) for phase in phases)])
-    table.append(["whole files by xrdcp (at most 0.52)", *(text.rate(phase.copy_speed) for phase in phases)])
+    cap = text.rate(found.record.parameters["copy_rate"])
+    table.append([f"whole files by xrdcp (at most {cap})", *(text.rate(phase.copy_speed) for phase in phases)])
     table.append(["CPU that batch got", *(text.cores(phase.batch_cpu) for phase in phases)])
     table.append(["  of the idle CPU it may use", *(text.percent(phase.batch_share) for phase in phases)])
     table.append(["disk requests of batch", *(text.percent(phase.batch_disk) for phase in phases)])
+    table.append(["CPU of this machine that its neighbours took", *(text.percent(phase.taken) for phase in phases)])
     lost = [str(phase.failed) for phase in phases]
     if any(phase.failed for phase in phases):
         table.append(["requests that failed", *lost])

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CPU time that other virtual machines of the same hardware took from this one: `steal` of proc_stat(5).
+
+A node that is emulated on such a machine stands still in that time, and its storage with it: a latency measured then
+says nothing about storage. Measured beside a latency, this tells whose it is.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+INTERVAL = 1.0
+STEAL = 7  # column of the line `cpu`; what follows (guest time) is counted in the first two already
+
+# Unix time, all CPU time since boot, stolen CPU time since boot; both in clock ticks.
+Sample = tuple[float, float, float]
+
+
+def read() -> Sample:
+    ticks = [float(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : STEAL + 2]]
+    return time.time(), sum(ticks), ticks[STEAL]
+
+
+def taken(samples: Sequence[Sample], start: float, end: float) -> float:
+    """Share of this machine's CPU time between two moments that neighbours took; NaN without samples around them."""
+    table = np.array(samples)
+    if len(table) < 2 or start < table[0, 0] - INTERVAL or end > table[-1, 0] + 2 * INTERVAL:
+        return float("nan")
+    total, stolen = (np.diff(np.interp((start, end), table[:, 0], table[:, column]))[0] for column in (1, 2))
+    return float(stolen / total) if total > 0 else float("nan")
+
+
+class Neighbours:
+    """Samples once a second from entering to leaving."""
+
+    def __init__(self, read: Callable[[], Sample] = read, interval: float = INTERVAL) -> None:
+        self._read = read
+        self._interval = interval
+        self.samples: list[Sample] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
+
+    def __enter__(self) -> Neighbours:
+        self.samples.append(self._read())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+        self.samples.append(self._read())
+
+    def taken(self, start: float, end: float) -> float:
+        """As the function of this name, of what was sampled so far."""
+        return taken(list(self.samples), start, end)
+
+    def _run(self) -> None:
+        while not self._end.wait(self._interval):
+            self.samples.append(self._read())
