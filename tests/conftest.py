@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the end-to-end tests: each test gets a node restored from the snapshot of a configured, idle node.
 
-Markers: `layout("scratch-on-data")` chooses the disks, `full` keeps a test out of `make test`,
+Markers: `layout("scratch-apart")` asks for other disks than the demo has, `full` keeps a test out of `make test`,
 `expects("regex", ...)` names journal lines that this test provokes. On failure everything there is to know is below
 out/failed/<test>. `pytest --sit` keeps the node of a failed test and prints how to log in.
 """
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "layout(name): disks of the node: scratch-apart (default) or scratch-on-data")
+    config.addinivalue_line("markers", "layout(name): disks of the node: scratch-on-data (default) or scratch-apart")
     config.addinivalue_line("markers", "full: runs in `make e2e-full` only")
     config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
 
@@ -53,7 +53,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("layout")
-    machine = ready_node(marker.args[0] if marker else "scratch-apart", series=True)
+    machine = ready_node(marker.args[0] if marker else "scratch-on-data", series=True)
     name = request.node.name
     try:
         machine.execute(f"logger -t beer-test 'start {name}'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
@@ -24,7 +23,6 @@ def usage(node: Machine, scope: str) -> tuple[int, int]:
     return int(cpu[cpu.index("usage_usec") + 1]), operations
 
 
-@pytest.mark.layout("scratch-on-data")
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
     hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")

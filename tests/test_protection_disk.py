@@ -115,7 +115,7 @@ def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> f
 
 AGAIN = pytest.mark.flaky(reruns=2, only_rerun="Disturbed")
 CASES = [
-    pytest.param("direct", marks=pytest.mark.layout("scratch-on-data")),
+    "direct",
     pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
 ]
 
