@@ -19,8 +19,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits of each of `tests` tests that run beside each other, so that all of them together raise no more false
-    /// alarms than one would: the rate falls as exp(-h).
+    /// The limits of each of `tests` tests that judge the same requests, so that all of them together raise no more false
+    /// alarms than one would: the rate per request falls as exp(-h).
     pub fn of_many(weak: f64, strong: f64, tests: usize) -> Limits {
         let more = (tests.max(1) as f64).ln();
         Limits { weak: weak + more, strong: strong + more }

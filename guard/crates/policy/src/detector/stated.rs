@@ -30,7 +30,8 @@ const RUNS: u64 = 300;
 /// False alarms per million healthy requests of a series for evidence `h`, at most: Wald's bound of a sequential test, once
 /// per request. Trials (test `false_alarms_are_rarer_than_stated`) stay below it for independent requests (a tenth of it),
 /// heavy tails and requests that queue. A stall in which everything waits for longer than the floor is no false alarm.
-/// For an objective with many series the levels are raised so that it holds for all of them together.
+/// With many filesystems, where every request is judged with its own and with all together, the levels are raised so that
+/// it holds for both.
 pub fn stated_false_alarms_per_million(h: f64) -> f64 {
     1e6 * (-h).exp()
 }

@@ -88,9 +88,32 @@ impl Health {
 struct Request {
     start_ns: u64,
     end_ns: u64,
+    filesystem: u16,
 }
 
-/// One series under load, and the evaluator that watches it.
+/// What completed on one filesystem in a tick.
+#[derive(Clone, Copy)]
+struct Completed {
+    operations: u64,
+    under: u32,
+    over: u32,
+    buckets: [u32; BUCKETS],
+}
+
+impl Completed {
+    const NOTHING: Completed = Completed { operations: 0, under: 0, over: 0, buckets: [0; BUCKETS] };
+
+    fn add(&mut self, latency_ns: u64) {
+        self.operations += 1;
+        match bucket_of(latency_ns) {
+            Some(bucket) => self.buckets[bucket] += 1,
+            None if latency_ns < 512 => self.under += 1,
+            None => self.over += 1,
+        }
+    }
+}
+
+/// Storage under load, and the evaluator that watches it.
 #[derive(Clone)]
 pub struct Trial {
     health: Health,
@@ -107,7 +130,9 @@ pub struct Trial {
     slowdown: f64,
     /// What watches.
     pub evaluator: Evaluator,
-    counts: [u32; BUCKETS],
+    /// By filesystem.
+    counts: Vec<Completed>,
+    spread: bool,
 }
 
 /// The objective of the trials: the default one for reads, with these levels and this floor.
@@ -128,11 +153,12 @@ pub fn objective(weak: f64, strong: f64, floor_ns: u64) -> Objective {
     }
 }
 
-/// The series that is watched.
-const SERIES: SeriesId = SeriesId { filesystem: 0, kind: Kind::STORAGE_READ };
+fn series(filesystem: u16) -> SeriesId {
+    SeriesId { filesystem, kind: Kind::STORAGE_READ }
+}
 
 impl Trial {
-    /// A series of `rate` requests per second, watched every 20 ms as one of `filesystems` equal ones.
+    /// `rate` requests per second, all of them for one of `filesystems` that are watched every 20 ms.
     pub fn new(health: Health, rate: f64, objective: &Objective, filesystems: usize, seed: u64) -> Trial {
         let mut evaluator = Evaluator::new(std::slice::from_ref(objective));
         let filesystem = |i| Filesystem {
@@ -157,10 +183,16 @@ impl Trial {
             completed: 0,
             slowdown: 1.0,
             evaluator,
-            counts: [0; BUCKETS],
+            counts: vec![Completed::NOTHING; filesystems],
+            spread: false,
         };
         trial.next_stall_ns = trial.after(health.stall_every_s);
         trial
+    }
+
+    /// The requests are for all filesystems alike.
+    pub fn spread(self) -> Trial {
+        Trial { spread: true, ..self }
     }
 
     fn after(&mut self, mean_s: f64) -> u64 {
@@ -210,7 +242,8 @@ impl Trial {
             let from_ns = if self.health.queue { self.free_ns.max(start_ns) } else { start_ns };
             let end_ns = from_ns + self.latency_ns();
             self.free_ns = end_ns;
-            self.requests.push(Request { start_ns, end_ns });
+            let filesystem = if self.spread { (self.random.uniform() * self.counts.len() as f64) as u16 } else { 0 };
+            self.requests.push(Request { start_ns, end_ns, filesystem });
             self.next_arrival_ns += (self.random.exponential(1.0 / self.rate) * 1e9) as u64 + 1;
         }
         if self.next_stall_ns <= self.now_ns {
@@ -226,38 +259,34 @@ impl Trial {
     }
 
     fn report(&mut self) {
-        self.counts.fill(0);
-        let (mut under, mut over, mut operations) = (0, 0, 0);
         let now_ns = self.now_ns;
+        let counts = &mut self.counts;
         self.requests.retain(|r| {
             if r.end_ns > now_ns {
                 return true;
             }
-            operations += 1;
-            match bucket_of(r.end_ns - r.start_ns) {
-                Some(bucket) => self.counts[bucket] += 1,
-                None if r.end_ns - r.start_ns < 512 => under += 1,
-                None => over += 1,
-            }
+            counts[usize::from(r.filesystem)].add(r.end_ns - r.start_ns);
             false
         });
-        self.completed += operations;
-        if operations > 0 {
+        for (filesystem, found) in (0..).zip(&mut self.counts).filter(|(_, found)| found.operations > 0) {
+            self.completed += found.operations;
             self.evaluator.series(&SeriesDelta {
-                series: SERIES,
-                operations,
+                series: series(filesystem),
+                operations: found.operations,
                 bytes: 0,
                 sum_ns: 0,
                 errors: 0,
                 max_ns: 0,
-                under,
-                over,
-                buckets: &self.counts,
+                under: found.under,
+                over: found.over,
+                buckets: &found.buckets,
             });
+            *found = Completed::NOTHING;
         }
         for request in self.requests.iter().filter(|r| r.start_ns <= now_ns) {
             let age_ns = now_ns - request.start_ns;
-            self.evaluator.in_flight(&InFlight { series: SERIES, age_ns, tid: 1, bytes: 0, client: None });
+            let series = series(request.filesystem);
+            self.evaluator.in_flight(&InFlight { series, age_ns, tid: 1, bytes: 0, client: None });
         }
     }
 

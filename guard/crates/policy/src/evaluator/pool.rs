@@ -89,7 +89,8 @@ impl Pool {
             self.detectors.push(detector);
         }
         self.judged = self.detectors.iter().flatten().count();
-        let tests = if self.judged > 1 { self.judged + 1 } else { 1 };
+        // False alarms are stated per request, and a request is in two tests at most, however many filesystems there are.
+        let tests = if self.judged > 1 { 2 } else { 1 };
         self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
         self.reset();
     }
