@@ -19,7 +19,7 @@ from beerlab.process import run
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
 DISKS = ("/data/01", "/data/02")
-# With a tenth of the CPU taken the p99 of storage alone is two to six times as long (measured in 49 stretches of 5 s).
+# Storage alone, 49 stretches of 5 s: up to this share the median of the p99 was 65 ms, from 15 % on 375 ms.
 DISTURBED = 0.08
 
 
