@@ -65,7 +65,7 @@ def part_steps(verb: str) -> list[Step]:
 
 
 def suites() -> dict[str, list[Step]]:
-    e2e = ("tests", "--durations=0", "-v", "-p", "no:cacheprovider")
+    e2e = ("tests", "--durations=0", "-v", "-rR", "-p", "no:cacheprovider")
     return {
         "fmt": [Step("fmt python", ruff("format", *PYTHON_TREES)), *part_steps("fmt")],
         "lint": [

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,9 @@ class Disturbed(Exception):
 
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
     share = neighbours.taken(start, end)
-    print(f"neighbours of this machine took {share:.0%} of its CPU")
-    if not share <= DISTURBED:
+    assert not math.isnan(share), "stolen CPU time was not sampled all the time"
+    print(f"neighbours of this machine took {share:.0%} of its CPU in {end - start:.0f} s")
+    if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 
 

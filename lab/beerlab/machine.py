@@ -79,7 +79,7 @@ class Machine:
             if trials == 1:
                 raise
             say(f"{error}\n{self.name} boots again")
-            self._state.kill()
+            self.stop()
             self._launch(snapshot, detached, trials - 1)
 
     def stop(self) -> None:

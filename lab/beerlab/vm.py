@@ -131,7 +131,8 @@ def fail_when_stuck(state: State) -> None:
     console = state.folder / "console.log"
     if console.exists():
         text = console.read_text(errors="replace")
-        if TIMER_LOST in text:
+        # Once: a guest that was starved for a moment says that too, and goes on.
+        if text.count(TIMER_LOST) > 1:
             raise TimerLost(f"{state.name}: the emulation lost a processor's timer:\n{tail(console, 8)}")
         found = next((mark for mark in LOST if mark in text), None)
         if found:

@@ -135,7 +135,8 @@ def test_a_killed_child_leaves_no_zombie(tmp_path, monkeypatch):
             os.kill(child.pid, 0)
 
 
-STALL = "[   23.5] rcu: rcu_preempt kthread timer wakeup didn't happen for 5260 jiffies! g-1143 f0x0 ->cpu=0\n"
+SAID = "[   23.5] rcu: rcu_preempt kthread timer wakeup didn't happen for 5260 jiffies! g-1143 f0x0 ->cpu=0\n"
+STALL = SAID + SAID
 
 
 @pytest.fixture
@@ -143,11 +144,11 @@ def machine(tmp_path, monkeypatch):
     """A node without QEMU: every launch writes the next of `consoles`; ssh answers."""
     monkeypatch.setattr(state, "run_folder", lambda: tmp_path)
     monkeypatch.setattr(state.State, "running", lambda self: True)
-    monkeypatch.setattr(state.State, "kill", lambda self: None)
+    monkeypatch.setattr(state.State, "kill", lambda self: machine.ended.append(machine.consoles[:]))
     known = state.State("n", "n", 1, NodeSpec().as_dict(), str(tmp_path), "tcg", {22: 1}, str(tmp_path), "")
     known.folder.mkdir()
     machine = Machine(known)
-    machine.consoles = []
+    machine.consoles, machine.ended = [], []
 
     def launch(*_):
         (known.folder / "console.log").write_text(machine.consoles.pop(0))
@@ -162,6 +163,15 @@ def test_a_boot_that_emulation_made_stand_still_is_done_again(machine, capsys):
     machine.consoles = [STALL, ""]
     machine.start()
     assert "n boots again" in capsys.readouterr().err
+    assert machine.ended == [[""]], "the first QEMU ends before the second one starts"
+
+
+def test_a_guest_that_was_starved_for_a_moment_goes_on_and_a_restore_is_not_tried_again(machine):
+    machine.consoles = [SAID, STALL]
+    machine.start()
+    assert not machine.ended
+    with pytest.raises(vm.TimerLost):
+        machine.start(snapshot="ready")
 
 
 def test_a_machine_on_which_no_boot_goes_on_is_an_error(machine):

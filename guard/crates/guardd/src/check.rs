@@ -31,7 +31,7 @@ pub fn stated(config: &Config) -> Vec<String> {
         let stated = policy::detector::stated(objective, 1);
         let ms = |requests: f64| requests / STATED_RATE * 1e3;
         format!(
-            "objective {}: {:.2} false precautions and {:.4} false freezes in 10^6 healthy requests of a series (as long as its dependence is at most 8); a step \
+            "objective {}: {:.2} false precautions and {:.4} false freezes in 10^6 healthy requests (as long as its dependence is at most 8); a step \
              to 3 times the latency is found after {:.0} requests (99 %: {:.0}), at {STATED_RATE}/s that is {:.0} ms \
              (99 %: {:.0} ms)",
             objective.name,

@@ -5,7 +5,7 @@ mod pool;
 
 use crate::detector::Depths;
 use crate::event::Names;
-use crate::objective::{Objective, Verdict};
+use crate::objective::{Objective, SignalState, Verdict};
 use intf::segment::{Class, Filesystem, InFlight, SeriesDelta, Visitor};
 use pool::Pool;
 
@@ -49,12 +49,19 @@ pub struct Evaluator {
     depths: Depths,
     now_ns: u64,
     tick_s: f64,
+    /// Some storage request ended in this tick, or is in flight.
+    users: bool,
+    /// For how long there has been none.
+    silent_s: f64,
     /// Detectors get the time for new tables in turn.
     turn: usize,
 }
 
 /// Tables that are made anew in one tick at most (some 10 us each).
 const REBUILDS: usize = 4;
+/// Without any storage request for so long the users have left. One slow request at a time breaks a promise as long as
+/// they come every 24 s (60 s * ln(3/2), see the pool's measure): those are users.
+const LEFT_S: f64 = 25.0;
 
 impl Evaluator {
     /// An evaluator that has not seen a segment yet.
@@ -69,6 +76,8 @@ impl Evaluator {
             depths: Depths::new(0),
             now_ns: 0,
             tick_s: 0.0,
+            users: false,
+            silent_s: 0.0,
             turn: 0,
         }
     }
@@ -80,6 +89,7 @@ impl Evaluator {
             before => now_ns.saturating_sub(before) as f64 / 1e9,
         };
         self.now_ns = now_ns;
+        self.users = false;
         self.filesystems.fill(FilesystemLoad::default());
         self.depths.begin();
         self.pools.iter_mut().for_each(Pool::begin);
@@ -97,11 +107,22 @@ impl Evaluator {
             let pool = (first + i) % count;
             self.verdicts[pool] = self.pools[pool].finish(now_ns, self.tick_s, signal, acting, &mut rebuilds);
         }
+        self.forgive_when_silent(signal);
         let pools = &self.pools;
         for (index, load) in self.filesystems.iter().enumerate().filter(|(_, load)| load.stuck) {
             for (pool, verdict) in pools.iter().zip(&mut self.verdicts) {
                 verdict.stuck |= pool.judges_filesystem(index) && load.objective == verdict.objective;
             }
+        }
+    }
+
+    /// Who does not hear does not know that the users have left.
+    fn forgive_when_silent(&mut self, signal: Signal) {
+        let heard = matches!(signal, Signal::Heard { .. });
+        let heard = heard && self.verdicts.iter().all(|verdict| verdict.signal == SignalState::Fresh);
+        self.silent_s = if heard && !self.users { self.silent_s + self.tick_s } else { 0.0 };
+        if self.silent_s >= LEFT_S {
+            self.pools.iter_mut().for_each(Pool::forgive);
         }
     }
 
@@ -137,6 +158,7 @@ impl Visitor for Evaluator {
     }
 
     fn series(&mut self, delta: &SeriesDelta<'_>) {
+        self.users |= delta.series.kind.class() == Class::Storage;
         let Some(arrivals) = self.depths.of(usize::from(delta.series.filesystem)) else { return };
         for pool in &mut self.pools {
             if let Some(detector) = pool.detector(delta.series) {
@@ -150,7 +172,10 @@ impl Visitor for Evaluator {
         let Some(load) = self.filesystems.get_mut(filesystem) else { return };
         let class = self.depths.at_arrival(filesystem, self.now_ns, request.age_ns);
         match request.series.kind.class() {
-            Class::Storage => load.storage_in_flight += 1,
+            Class::Storage => {
+                load.storage_in_flight += 1;
+                self.users = true;
+            }
             Class::Batch => load.batch_in_flight += 1,
             Class::Internal => {}
         }

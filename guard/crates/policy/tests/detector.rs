@@ -56,8 +56,9 @@ fn two_million_healthy_requests_of_each_shape_freeze_nothing() {
 
 #[test]
 fn the_stated_rate_holds_for_96_filesystems() {
-    // In all, whether the requests are for one of them or for all alike: 3 per second and disk.
-    let stated = stated_false_alarms_per_million(8.0);
+    // In all, whether the requests are for one of them or for all alike: 3 per second and disk. An eighth of what is
+    // stated, as for one filesystem (a tenth).
+    let most = stated_false_alarms_per_million(8.0) / 8.0;
     for (name, health, floor_ns) in [
         ("log-normal", Health::LOG_NORMAL, 0),
         ("heavy tail", Health::HEAVY_TAIL, FLOOR),
@@ -67,23 +68,31 @@ fn the_stated_rate_holds_for_96_filesystems() {
         for (where_to, mut trial) in [("one", one.clone()), ("all", one.spread())] {
             trial.run(200_000);
             let (weak, strong) = trial.run(1_000_000);
-            assert!(weak as f64 <= stated && strong <= 2, "{name}, {where_to}: {weak} weak and {strong} strong");
+            assert!(weak as f64 <= most && strong <= 1, "{name}, {where_to}: {weak} weak and {strong} strong");
         }
+    }
+}
+
+#[test]
+fn the_level_is_raised_for_the_test_of_all_together_and_not_for_their_number() {
+    for (filesystems, more) in [(1, 0.0), (2, 2f64.ln()), (96, 2f64.ln())] {
+        let mut trial = Trial::new(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, FLOOR), filesystems, 1);
+        trial.tick();
+        let limit = trial.evaluator.verdicts()[0].measure.limit;
+        assert!((limit - 12.0 - more).abs() < 1e-9, "{filesystems}: {limit}");
     }
 }
 
 #[test]
 fn a_guard_that_has_just_begun_does_not_cry_wolf() {
     // The test of all filesystems together must not take silence, while there is no baseline, for independence.
-    let begun = |filesystems: usize| -> u64 {
-        let first_minutes = |seed| {
-            let objective = objective(12.0, 24.0, FLOOR);
-            Trial::new(Health::QUEUE, 84.0, &objective, filesystems, seed).run(84 * 180).0
-        };
-        (1..=20).map(first_minutes).sum()
-    };
+    let trial = |filesystems, seed| Trial::new(Health::QUEUE, 84.0, &objective(12.0, 24.0, FLOOR), filesystems, seed);
+    let begun = |filesystems| -> u64 { (1..=20).map(|seed| trial(filesystems, seed).run(84 * 180).0).sum() };
     let (one, two) = (begun(1), begun(2));
     assert!(two <= one.max(1), "{two} weak alarms in an hour of first minutes with two filesystems, {one} with one");
+    // Each of 96 disks learns for itself, at a request a second.
+    let spread: u64 = (1..=20).map(|seed| trial(96, seed).spread().run(84 * 180).0).sum();
+    assert!(spread <= one.max(1), "{spread} with 96 and requests for all of them, {one} with one");
 }
 
 #[test]

@@ -12,8 +12,6 @@ use intf::segment::{Filesystem, Kind, SeriesId};
 const SLACK_S: f64 = 60.0;
 /// Fewer slow requests than this in that time break no promise.
 const SLACK_MIN: f64 = 3.0;
-/// Without a request for so long the users have left, and with them the promise they were given.
-const LEFT_S: f64 = 10.0;
 /// Evidence for so long without action means that what is usual has changed.
 const CHANGED_NS: u64 = 60_000_000_000;
 /// Time constant of the rate.
@@ -43,7 +41,6 @@ pub(super) struct Pool {
     requests: f64,
     over: f64,
     rate: f64,
-    silent_s: f64,
     /// Since when there has been evidence without action.
     uneasy_since_ns: Option<u64>,
     /// The first detector to get time for new tables.
@@ -67,7 +64,6 @@ impl Pool {
             requests: 0.0,
             over: 0.0,
             rate: 0.0,
-            silent_s: 0.0,
             uneasy_since_ns: None,
             turn: 0,
         }
@@ -89,7 +85,8 @@ impl Pool {
             self.detectors.push(detector);
         }
         self.judged = self.detectors.iter().flatten().count();
-        // False alarms are stated per request, and a request is in two tests at most, however many filesystems there are.
+        // False alarms are stated per request, and a request is judged with its filesystem and with all of them, however
+        // many there are.
         let tests = if self.judged > 1 { 2 } else { 1 };
         self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
         self.reset();
@@ -156,7 +153,7 @@ impl Pool {
             level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
             value = value.max(self.together.value());
         }
-        self.measure(&sum, tick_s, signal);
+        self.measure(&sum, tick_s);
         if signal != SignalState::Fresh {
             self.reset();
             level = Level::Calm;
@@ -202,16 +199,16 @@ impl Pool {
         }
     }
 
+    /// The users have left, and with them the promise they were given.
+    pub fn forgive(&mut self) {
+        (self.requests, self.over) = (0.0, 0.0);
+    }
+
     /// Keeps the slow measures.
-    fn measure(&mut self, sum: &Tick, tick_s: f64, signal: SignalState) {
+    fn measure(&mut self, sum: &Tick, tick_s: f64) {
         let keep = (-tick_s / SLACK_S).exp();
         self.requests = self.requests * keep + sum.requests as f64;
         self.over = self.over * keep + sum.over as f64;
-        let silent = sum.requests == 0 && signal == SignalState::Fresh;
-        self.silent_s = if silent { self.silent_s + tick_s } else { 0.0 };
-        if self.silent_s >= LEFT_S {
-            (self.requests, self.over) = (0.0, 0.0);
-        }
         if tick_s > 0.0 {
             let keep = (-tick_s / RATE_S).exp();
             self.rate = self.rate * keep + (1.0 - keep) * sum.requests as f64 / tick_s;

@@ -38,13 +38,24 @@ struct Node {
     factor: f64,
     acting: bool,
     signal: Signal,
+    /// A request that never ends.
+    hangs: bool,
 }
 
 impl Node {
     fn new(disk_count: u16) -> Node {
         let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
         evaluator.restart(&filesystems(&disks(usize::from(disk_count))));
-        Node { evaluator, random: Random::new(3), now: S, disks: disk_count, factor: 1.0, acting: false, signal: HEARD }
+        Node {
+            evaluator,
+            random: Random::new(3),
+            now: S,
+            disks: disk_count,
+            factor: 1.0,
+            acting: false,
+            signal: HEARD,
+            hangs: false,
+        }
     }
 
     fn tick(&mut self) -> Verdict {
@@ -67,6 +78,9 @@ impl Node {
                     buckets: &buckets,
                 });
             }
+        }
+        if self.hangs {
+            self.evaluator.in_flight(&InFlight { series: read(0), age_ns: MS, tid: 1, bytes: 0, client: None });
         }
         self.evaluator.finish(self.now, self.signal, self.acting);
         self.evaluator.verdicts()[0]
@@ -245,35 +259,54 @@ fn slack_is_what_is_left_of_the_allowed_share() {
     assert!(node.tick().slack < -5.0);
 }
 
+/// A node whose promise is broken, and that is fast again.
+fn broken() -> Node {
+    let mut node = Node::new(1);
+    node.run(60 * S);
+    node.factor = 30.0;
+    node.run(20 * S);
+    node.factor = 1.0;
+    node
+}
+
 #[test]
-fn users_who_have_left_hold_nothing_back_and_users_who_rarely_ask_do() {
-    let broken = || {
-        let mut node = Node::new(1);
-        node.run(60 * S);
-        node.factor = 30.0;
-        node.run(20 * S);
-        node.factor = 1.0;
-        node
-    };
+fn users_who_have_left_hold_nothing_back() {
     let mut left = broken();
     left.disks = 0;
-    left.run(9 * S);
+    left.run(24 * S);
     assert!(left.tick().slack < 0.0, "they may come back");
     left.run(2 * S);
     assert_eq!(left.tick().slack, 1.0);
-    let mut deaf = broken();
-    deaf.disks = 0;
-    deaf.signal = Signal::Heard { heartbeat_age_ns: 60 * S };
-    deaf.run(20 * S);
-    assert!(deaf.tick().slack < 0.0, "who hears nothing does not know that they have left");
-    let mut rare = broken();
-    for _ in 0..5 {
-        rare.disks = 0;
-        rare.run(8 * S);
-        rare.disks = 1;
-        rare.run(S);
+}
+
+#[test]
+fn who_waits_for_an_answer_has_not_left_nor_has_who_is_not_heard() {
+    let mut hangs = broken();
+    (hangs.disks, hangs.hangs) = (0, true);
+    hangs.run(60 * S);
+    assert!(hangs.tick().slack < 0.0);
+    for signal in [Signal::Missing, Signal::Heard { heartbeat_age_ns: 60 * S }] {
+        let mut deaf = broken();
+        (deaf.disks, deaf.signal) = (0, signal);
+        deaf.run(60 * S);
+        assert!(deaf.tick().slack < 0.0, "{signal:?}");
     }
-    assert!(rare.tick().slack < 0.0, "five breaks of eight seconds are no farewell");
+}
+
+#[test]
+fn users_who_rarely_ask_have_not_left() {
+    for silence in [11, 15, 20, 24] {
+        let mut rare = Node::new(1);
+        rare.run(60 * S);
+        rare.factor = 30.0;
+        for _ in 0..20 {
+            rare.disks = 0;
+            rare.run(silence * S);
+            rare.disks = 1;
+            rare.run(S);
+        }
+        assert!(rare.tick().slack < 0.0, "six slow requests every {silence} s");
+    }
 }
 
 #[test]
