@@ -160,7 +160,7 @@ def test_without_the_guard(
 ) -> None:
     guard.wait_for_state("open", timeout=120)
     jobs = Jobs.start(node, batch, hog)
-    storage.start(rate=RATE, duration=500, disks=("/data/01",))
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     guard.take_away()
     samples, _, onset = attack(node, batch, storage, jobs, neighbours)
