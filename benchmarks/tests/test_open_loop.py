@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import argparse
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from beerbench.client.connections import Pool
 from beerbench.client.open_loop import OpenLoop
+from beerbench.client.samples import Writer
 from beerbench.timeline.requests import Requests
 
 
@@ -42,7 +45,7 @@ class FakeReader:
         return Status(True)
 
 
-def run(tmp_path: Path, reader: type[FakeReader], rate: float = 200, duration: float = 0.5) -> Requests:
+def loop(tmp_path: Path, reader: type[FakeReader], rate: float, duration: float) -> OpenLoop:
     pool = Pool("nowhere:1", [["/a"], ["/b"]], 2, make_reader=reader)
     pool.open_all(5)
     options = argparse.Namespace(
@@ -58,7 +61,11 @@ def run(tmp_path: Path, reader: type[FakeReader], rate: float = 200, duration: f
         drain=0.1,
         out=tmp_path / "samples",
     )
-    OpenLoop(options, pool).run()
+    return OpenLoop(options, pool)
+
+
+def run(tmp_path: Path, reader: type[FakeReader], rate: float = 200, duration: float = 0.5) -> Requests:
+    loop(tmp_path, reader, rate, duration).run()
     return Requests.load(tmp_path / "samples")
 
 
@@ -68,6 +75,20 @@ def test_every_request_is_recorded_once(tmp_path: Path) -> None:
     assert found.failed == found.unanswered == 0
     assert list(found.disk[:4]) == [0, 1, 0, 1]
     assert 0.004 < found.quantile(0.5) < 2
+
+
+def test_an_answer_that_comes_as_the_run_ends_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # An answer is slow to be written down, as on a machine with few processors.
+    add = Writer.add
+
+    def slow_add(*arguments: Any) -> None:
+        time.sleep(0.005)
+        add(*arguments)
+
+    monkeypatch.setattr(Writer, "add", slow_add)
+    for _ in range(5):
+        end = loop(tmp_path, FakeReader, rate=200, duration=0.1).run()
+        assert len(Requests.load(tmp_path / "samples")) == end["sent"] == end["done"] == 20
 
 
 def test_unanswered_requests_carry_their_age(tmp_path: Path) -> None:

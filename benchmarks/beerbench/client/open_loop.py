@@ -11,14 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 import time
 from typing import Any
 
 from . import arguments as shared
-from .connections import Connection, Pool
+from .connections import Pool
+from .inflight import InFlight
 from .progress import Progress, emit
-from .samples import ERROR, OK, OUTSTANDING, UNAVAILABLE, Header, Writer, epoch_offset_ns
+from .samples import UNAVAILABLE, Header, Writer, epoch_offset_ns
 from .schedule import Offsets, arrivals
 
 
@@ -31,12 +31,8 @@ class OpenLoop:
         self._options = options
         self._pool = pool
         self._progress = Progress()
-        self._lock = threading.Lock()
-        self._pending: dict[int, tuple[int, int, Connection]] = {}
-        self._number = 0
         self._report_ns = 0
         self._housekeeping_ns = 0
-        self._writer: Writer | None = None
         # One walk for all connections of a file: a block that one of them has read is in the page cache for the others.
         walks: dict[int, Offsets] = {}
         for connection in pool.all():
@@ -67,6 +63,7 @@ class OpenLoop:
             },
         )
         self._writer = Writer(options.out, header)
+        self._in_flight = InFlight(self._writer, self._progress)
         disks = len(self._pool.connections)
         self._report_ns = self._housekeeping_ns = start_ns
         end_ns = start_ns + int(options.duration * 1e9)
@@ -90,7 +87,6 @@ class OpenLoop:
             time.sleep(min(due_ns - now, 100_000_000) / 1e9)
 
     def _keep_house(self, now: int, start_ns: int) -> bool:
-        assert self._writer is not None
         self._housekeeping_ns = now
         self._pool.repair()
         self._writer.flush()
@@ -100,7 +96,6 @@ class OpenLoop:
         return self._options.stop_file is None or not self._options.stop_file.exists()
 
     def _send(self, due_ns: int, disk: int) -> None:
-        assert self._writer is not None
         self._progress.send()
         connection = self._pool.pick(disk)
         sent_ns = time.monotonic_ns()
@@ -109,10 +104,7 @@ class OpenLoop:
             self._writer.add(due_ns, sent_ns, sent_ns, 0, target, UNAVAILABLE)
             self._progress.finish(0, 0, ok=False)
             return
-        number = self._number
-        self._number += 1
-        with self._lock:
-            self._pending[number] = (due_ns, sent_ns, connection)
+        number = self._in_flight.add(due_ns, sent_ns, connection)
 
         def answered(status: Any, data: Any, _hosts: Any) -> None:
             self._answered(number, time.monotonic_ns(), status, data)
@@ -122,33 +114,21 @@ class OpenLoop:
             self._answered(number, time.monotonic_ns(), status, None)
 
     def _answered(self, number: int, done_ns: int, status: Any, data: Any) -> None:
-        with self._lock:
-            entry = self._pending.pop(number, None)
-        if entry is None:  # the run ended, and it is recorded as outstanding
-            return
-        due_ns, sent_ns, connection = entry
         size = len(data) if data is not None else 0
         error = None if status.ok else status.message.strip()
         if error is None and size != self._options.size:
             error = f"{size} bytes instead of {self._options.size}"
-        assert self._writer is not None
-        self._writer.add(due_ns, sent_ns, done_ns, size, connection.target, OK if error is None else ERROR)
-        self._progress.finish((done_ns - due_ns) / 1e9, size, error is None)
-        self._pool.done(connection, error)
+        connection = self._in_flight.answered(number, done_ns, size, error)
+        if connection is not None:
+            self._pool.done(connection, error)
 
     def _finish(self, start_ns: int, end_ns: int) -> dict[str, object]:
-        assert self._writer is not None
         drain_ns = time.monotonic_ns() + int(self._options.drain * 1e9)
-        while self._pending and time.monotonic_ns() < drain_ns:
+        while self._in_flight and time.monotonic_ns() < drain_ns:
             time.sleep(0.02)
-        with self._lock:
-            left, self._pending = self._pending, {}
-        now = time.monotonic_ns()
-        for due_ns, sent_ns, connection in left.values():
-            self._writer.add(due_ns, sent_ns, now, 0, connection.target, OUTSTANDING)
-        self._writer.close()
+        outstanding = self._in_flight.end(time.monotonic_ns())
         summary = self._progress.report((end_ns - start_ns) / 1e9, max((end_ns - start_ns) / 1e9, 1e-9))
-        summary["outstanding"] = len(left)
+        summary["outstanding"] = outstanding
         errors = sorted({connection.last_error for connection in self._pool.all() if connection.last_error})
         return {"end": True, **summary, "last_errors": errors}
 

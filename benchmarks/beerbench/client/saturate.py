@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
 import time
 from typing import Any
 
 from . import arguments as shared
 from .connections import Connection, Pool
+from .inflight import InFlight
 from .progress import Progress, emit
-from .samples import ERROR, OK, OUTSTANDING, Header, Writer, epoch_offset_ns
+from .samples import Header, Writer, epoch_offset_ns
 from .schedule import Offsets, Sequential
 
 
@@ -22,11 +22,7 @@ class Saturate:
         self._options = options
         self._pool = pool
         self._progress = Progress()
-        self._lock = threading.Lock()
-        self._pending: dict[int, tuple[int, Connection]] = {}
-        self._number = 0
         self._stopping = False
-        self._writer: Writer | None = None
         self._idle: list[Connection] = []
         for connection in pool.all():
             if options.sequential:
@@ -59,7 +55,8 @@ class Saturate:
                 "duration": options.duration,
             },
         )
-        self._writer = Writer(options.out, header)
+        writer = Writer(options.out, header)
+        self._in_flight = InFlight(writer, self._progress)
         for connection in self._pool.all():
             self._send(connection)
         end_ns = start_ns + int(options.duration * 1e9)
@@ -69,7 +66,7 @@ class Saturate:
                 end_ns = now
                 break
             self._resume()
-            self._writer.flush()
+            writer.flush()
             if now - report_ns >= 1e9:
                 emit(self._progress.report((now - start_ns) / 1e9, (now - report_ns) / 1e9))
                 report_ns = now
@@ -80,10 +77,7 @@ class Saturate:
     def _send(self, connection: Connection) -> None:
         self._progress.send()
         sent_ns = time.monotonic_ns()
-        with self._lock:
-            number = self._number
-            self._number += 1
-            self._pending[number] = (sent_ns, connection)
+        number = self._in_flight.add(sent_ns, sent_ns, connection)
         self._pool.take(connection)
 
         def answered(status: Any, data: Any, _hosts: Any) -> None:
@@ -95,20 +89,15 @@ class Saturate:
 
     def _answered(self, number: int, status: Any, data: Any) -> None:
         done_ns = time.monotonic_ns()
-        with self._lock:
-            entry = self._pending.pop(number, None)
-        if entry is None:
-            return
-        sent_ns, connection = entry
         size = len(data) if data is not None else 0
         error = None
         if not status.ok:
             error = status.message.strip()
         elif size != self._options.size and not self._options.sequential:
             error = f"{size} bytes instead of {self._options.size}"
-        assert self._writer is not None
-        self._writer.add(sent_ns, sent_ns, done_ns, size, connection.target, OK if error is None else ERROR)
-        self._progress.finish((done_ns - sent_ns) / 1e9, size, error is None)
+        connection = self._in_flight.answered(number, done_ns, size, error)
+        if connection is None:
+            return
         self._pool.done(connection, error)
         if self._stopping:
             return
@@ -128,12 +117,7 @@ class Saturate:
                 self._idle.append(connection)
 
     def _finish(self, start_ns: int, end_ns: int) -> dict[str, object]:
-        assert self._writer is not None
-        with self._lock:
-            left, self._pending = self._pending, {}
-        for sent_ns, connection in left.values():
-            self._writer.add(sent_ns, sent_ns, end_ns, 0, connection.target, OUTSTANDING)
-        self._writer.close()
+        outstanding = self._in_flight.end(end_ns)
         seconds = (end_ns - start_ns) / 1e9
         done = self._progress.done - self._progress.errors
         return {
@@ -142,7 +126,7 @@ class Saturate:
             "requests_per_s": round(done / seconds, 3),
             "mb_s": round(self._progress.bytes / seconds / 1e6, 4),
             "errors": self._progress.errors,
-            "outstanding": len(left),
+            "outstanding": outstanding,
         }
 
 
