@@ -17,7 +17,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
-from beerlab import Machine, forget_series, ready_node
+from beerlab import EmulationFault, LabError, Machine, forget_series, ready_node
 from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
@@ -48,6 +48,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome = yield
     report = outcome.get_result()
     setattr(item, f"report_{report.when}", report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A node that the emulation broke fails a test somehow: what is reported is why (pytest.ini lets it run again)."""
+    try:
+        return (yield)
+    except Exception as error:
+        machine = getattr(item, "funcargs", {}).get("node")
+        if machine is not None:
+            try:
+                machine.check()
+            except EmulationFault as fault:
+                raise fault from error
+            except LabError:
+                pass
+        raise
 
 
 @pytest.fixture

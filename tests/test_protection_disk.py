@@ -114,7 +114,7 @@ def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> f
     return p99
 
 
-AGAIN = pytest.mark.flaky(reruns=2, only_rerun="Disturbed: ")
+AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Disturbed: ", "EmulationFault: "])
 CASES = [
     "direct",
     pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),

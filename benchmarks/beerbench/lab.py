@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,8 @@ class Node(Protocol):
     def copy_from(self, source: str, target: Path) -> None: ...
 
     def port(self, guest_port: int) -> int: ...
+
+    def unlimited(self) -> AbstractContextManager[None]: ...
 
 
 class ClientRoot(Protocol):

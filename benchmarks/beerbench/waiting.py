@@ -16,13 +16,19 @@ T = TypeVar("T")
 def wait_until(
     probe: Callable[[], T], timeout: float, what: str, *, interval: float = 0.3, explain: Callable[[], str] = str
 ) -> T:
-    """Calls `probe` until it returns something true, and returns that. An exception of the probe ends the wait."""
+    """Calls `probe` until it returns something true, and returns that. An exception of the probe ends the wait.
+
+    What it asks of an emulated node must not become the node's load: it rests twice as long as each call took.
+    """
     deadline = time.monotonic() + timeout
-    while not (value := probe()):
-        if time.monotonic() > deadline:
+    while True:
+        asked = time.monotonic()
+        if value := probe():
+            return value
+        now = time.monotonic()
+        if now > deadline:
             raise BenchmarkError(f"not within {timeout:g} s: {what}\n{explain()}".rstrip())
-        time.sleep(interval)
-    return value
+        time.sleep(max(interval, 2 * (now - asked)))
 
 
 class Story:

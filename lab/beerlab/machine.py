@@ -7,13 +7,14 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import logs, vm
 from .errors import LabError
 from .image import Image
-from .progress import say, step
+from .progress import step
 from .qmp import Monitor
 from .result import Result
 from .spec import NodeSpec
@@ -23,8 +24,6 @@ from .state import State, load
 # 19 s and 2 s on an idle host of two cores, 115 s and 8 s on one with a load of ten.
 BOOT_SECONDS = 600.0
 RESTORE_SECONDS = 180.0
-# Only for a boot that emulation made stand still (vm.TimerLost).
-BOOTS = 3
 # So many restarts by systemd during one wait are no start any more.
 CRASH_LOOP = 4
 
@@ -64,23 +63,20 @@ class Machine:
             raise LabError(f"{self.name} is up already (pid {self._state.pid})")
         what = f"restoring {self.name} from {snapshot!r}" if snapshot else f"booting {self.name}"
         with step(what):
-            self._launch(snapshot, detached, trials=1 if snapshot else BOOTS)
+            vm.again(f"{self.name} boots", lambda: self._launch(snapshot, detached), 1 if snapshot else vm.TRIALS)
             if snapshot:
                 # The snapshot's clock stood still; services here compare unix times.
                 before = float(self.execute("date +%s").stdout)
                 self.execute(f"date -s @{time.time():.3f} >/dev/null")
                 self.slept = time.time() - before
 
-    def _launch(self, snapshot: str | None, detached: bool, trials: int) -> None:
+    def _launch(self, snapshot: str | None, detached: bool) -> None:
         vm.launch(self._state, self.spec, self.image, snapshot, detached)
         try:
             self._wait_for_ssh(RESTORE_SECONDS if snapshot else BOOT_SECONDS)
-        except vm.TimerLost as error:
-            if trials == 1:
-                raise
-            say(f"{error}\n{self.name} boots again")
+        except vm.EmulationFault:
             self.stop()
-            self._launch(snapshot, detached, trials - 1)
+            raise
 
     def stop(self) -> None:
         """Pulls the plug; the disks stay as they are."""
@@ -96,6 +92,10 @@ class Machine:
 
     def running(self) -> bool:
         return self._state.running()
+
+    def check(self) -> None:
+        """Raises when the node has ended or its kernel is lost: vm.EmulationFault if the emulation is to blame."""
+        vm.fail_when_stuck(self._state)
 
     def snapshot(self, name: str) -> None:
         """Keeps memory and all disks under a name, in the node's own disk files; replaces an older one of that name."""
@@ -115,6 +115,17 @@ class Machine:
             # The PCI device is only a shell: the drive hangs on the virtio device inside.
             device = f"/machine/peripheral/{label}/virtio-backend"
             monitor.call("block_set_io_throttle", id=device, **limits)
+
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """All disks as fast as the host gives them while the block runs; then with the limits of the spec again."""
+        for disk in self.spec.disks:
+            self.throttle(disk.label, None, None)
+        try:
+            yield
+        finally:
+            for disk in self.spec.disks:
+                self.throttle(disk.label, disk.iops, disk.bytes_per_second)
 
     @property
     def monitor_path(self) -> Path:
@@ -148,8 +159,8 @@ class Machine:
         if user != "root":
             command = f"runuser -l {shlex.quote(user)} -c {shlex.quote(command)}"
         result = self._ssh.run(command, timeout, input)
-        if result.status == NO_CONNECTION and not self.running():
-            raise LabError(f"{self.name} has ended: {vm.last_words(self._state)}")
+        if result.status == NO_CONNECTION:
+            self.check()
         if check and result.status != 0:
             said = (result.stderr.strip() or result.stdout.strip())[-2000:]
             raise LabError(f"{self.name}: {command[:200]!r} exited with {result.status}: {said}")
@@ -175,21 +186,24 @@ class Machine:
     def wait(self, command: str, *, timeout: float, unit: str | None = None, interval: float = 0.5) -> Result:
         """Repeats a command until it exits with 0.
 
-        Fails at the deadline, and before it when `unit` is dead, failed, or restarted again and again.
+        Fails at the deadline, and before it when `unit` is dead, failed, or restarted again and again. It rests
+        twice as long as each look took: on an emulated node the wait would else be what it has most to do.
         """
         deadline = time.monotonic() + timeout
         restarts = self._restarts(unit) if unit else 0
         while True:
-            left = deadline - time.monotonic()
+            asked = time.monotonic()
+            left = deadline - asked
             result = self.execute(command, check=False, timeout=max(left, 5))
             if result.status == 0:
                 return result
             if unit is not None:
                 self._fail_when_dead(unit, restarts + CRASH_LOOP)
-            if time.monotonic() >= deadline:
+            now = time.monotonic()
+            if now >= deadline:
                 said = (result.stderr.strip() or result.stdout.strip())[-500:]
                 raise LabError(f"{self.name}: after {timeout:.0f} s still not true: {command[:200]}: {said}")
-            time.sleep(interval)
+            time.sleep(max(interval, 2 * (now - asked)))
 
     def wait_for_unit(self, unit: str, timeout: float = 120) -> None:
         """Until the unit is active; at once an error when it failed or nothing is going to start it."""
@@ -198,12 +212,15 @@ class Machine:
     def until(self, what: str, condition: Callable[[], bool], *, timeout: float, interval: float = 0.25) -> None:
         """Repeats a check of the host's side until it is true."""
         deadline = time.monotonic() + timeout
-        while not condition():
-            if not self.running():
-                raise LabError(f"{self.name} has ended: {vm.last_words(self._state)}")
-            if time.monotonic() >= deadline:
+        while True:
+            asked = time.monotonic()
+            if condition():
+                return
+            self.check()
+            now = time.monotonic()
+            if now >= deadline:
                 raise LabError(f"{self.name}: after {timeout:.0f} s still not true: {what}")
-            time.sleep(interval)
+            time.sleep(max(interval, 2 * (now - asked)))
 
     def unit_properties(self, unit: str, *names: str) -> dict[str, str]:
         """Properties of a unit as `systemctl show` gives them."""
@@ -238,7 +255,7 @@ class Machine:
             return found.status == 0 and len(found.stdout.strip()) == 36
 
         def answers() -> bool:
-            vm.fail_when_stuck(self._state)
+            self.check()
             return up()
 
         self.until("ssh answers", answers, timeout=timeout)

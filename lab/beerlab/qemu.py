@@ -13,6 +13,9 @@ from .spec import DiskSpec, NodeSpec, size
 
 # `root=` by label: the order of the disks does not matter.
 KERNEL_LINE = "root=LABEL=beer-root rw console=ttyS0 quiet mitigations=off psi=1 panic=-1"
+# An emulated CPU executes `rep movsb` as a loop over single bytes: without erms and fsrm Linux and libc copy by words.
+# (Reading 64 MiB of page cache: 173 ms instead of 550, hashing it 1.7 s instead of 2.7, of two cores.)
+EMULATED_CPU = "max,-erms,-fsrm"
 # What is reached from the host: ssh, XRootD, the guard's metrics, node_exporter, Prometheus.
 FORWARDED = (22, 1094, 9090, 9100, 9721)
 # Slots of the two network interfaces: they give the names enp0s3 and enp0s4 in the node.
@@ -89,7 +92,8 @@ def _network(name: str, backend: str, mac: str, slot: str) -> list[str]:
 def command(boot: Boot) -> list[str]:
     spec = boot.spec
     per_socket = spec.cores // spec.sockets // spec.threads
-    words = [QEMU, "-name", f"beer-{boot.name}", "-machine", "q35", "-accel", boot.accelerator, "-cpu", "max"]
+    words = [QEMU, "-name", f"beer-{boot.name}", "-machine", "q35", "-accel", boot.accelerator]
+    words += ["-cpu", "max" if boot.accelerator == "kvm" else EMULATED_CPU]
     words += ["-smp", f"{spec.cores},sockets={spec.sockets},cores={per_socket},threads={spec.threads}"]
     words += ["-m", str(size(spec.memory) >> 20), "-nodefaults", "-no-reboot", "-display", "none"]
     words += ["-chardev", f"file,id=console,path={boot.console},append=on", "-serial", "chardev:console"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from . import accel, services
+from . import accel, services, vm
 from .disks import clone, images
 from .image import Image, image
 from .machine import Machine
@@ -26,7 +26,7 @@ SNAPSHOT = "ready"
 # What this process kept for a series of nodes.
 _kept: set[Path] = set()
 # Raise when what "ready" means changes.
-RECIPE = 1
+RECIPE = 2
 
 
 def ready_node(
@@ -106,13 +106,15 @@ def _template(spec: NodeSpec, built: Image, name: str) -> Path:
     }
 
     def build(folder: Path) -> None:
+        vm.again(f"{name} is made ready", lambda: attempt(folder))
+
+    def attempt(folder: Path) -> None:
         machine = Site({name: spec}, built=built, place=f"{spec.layout}-").machines[name]
         try:
             machine.start()
             # Unpacking the job image at the speed of a data disk takes minutes; a restored node has its limits.
-            for disk in spec.disks:
-                machine.throttle(disk.label, None, None)
-            services.wait_until_ready(machine)
+            with machine.unlimited():
+                services.wait_until_ready(machine)
             machine.snapshot(SNAPSHOT)
             machine.stop()
             _copy_disks(machine, folder)

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from . import accel, qemu
@@ -24,13 +24,20 @@ from .store import digest, locked
 PR_SET_PDEATHSIG = 1
 # What the console shows when a boot is lost; waiting for the deadline would only cost time.
 LOST = ("Kernel panic", "You are in emergency mode", "ALERT!  LABEL=")
-# Multi-threaded emulation can lose the timer interrupt of a processor at the start of a boot (QEMU 10.0: 1 boot of 26);
-# Linux sets a one-shot timer again only after it has fired, so that processor then sleeps for ever.
-TIMER_LOST = "kthread timer wakeup didn't happen"
+# Faults of multi-threaded emulation (QEMU 10.0), how often the console shows each of them at least, and what it is.
+EMULATION = (
+    # At the start of a boot (1 of 26). Linux sets a one-shot timer anew only after it has fired: that processor then
+    # sleeps for ever. Once: a guest that was starved for a moment says that too, and goes on.
+    ("kthread timer wakeup didn't happen", 2, "lost a processor's timer"),
+    # Linux patches its code as it runs (static keys), by way of a breakpoint that the other processors may meet; one of
+    # them met it after it had been taken away again.
+    ("Oops: int3", 1, "executed code of the kernel that was patched half"),
+)
+TRIALS = 3
 
 
-class TimerLost(LabError):
-    """The emulated machine stands still through no fault of what runs in it: boot again."""
+class EmulationFault(LabError):
+    """The emulated machine broke through no fault of what runs in it: try again."""
 
 
 def create(
@@ -125,18 +132,33 @@ def free_ports(guest_ports: tuple[int, ...]) -> dict[int, int]:
 
 
 def fail_when_stuck(state: State) -> None:
-    """Raises when QEMU has ended or the console shows that the boot is lost."""
+    """Raises when QEMU has ended or the console shows that the node is lost."""
+    console = state.folder / "console.log"
+    text = console.read_text(errors="replace") if console.exists() else ""
+    _fail_of_emulation(state, text)
     if not state.running():
         raise LabError(f"{state.name}: QEMU has ended: {last_words(state)}")
-    console = state.folder / "console.log"
-    if console.exists():
-        text = console.read_text(errors="replace")
-        # Once: a guest that was starved for a moment says that too, and goes on.
-        if text.count(TIMER_LOST) > 1:
-            raise TimerLost(f"{state.name}: the emulation lost a processor's timer:\n{tail(console, 8)}")
-        found = next((mark for mark in LOST if mark in text), None)
-        if found:
-            raise LabError(f"{state.name}: {found!r} on the console:\n{tail(console, 25)}")
+    found = next((mark for mark in LOST if mark in text), None)
+    if found:
+        raise LabError(f"{state.name}: {found!r} on the console:\n{tail(console, 25)}")
+
+
+def again(what: str, attempt: Callable[[], None], trials: int = TRIALS) -> None:
+    """Calls `attempt`, and once more whenever emulation broke the machine; `what` is then said to happen again."""
+    for left in reversed(range(trials)):
+        try:
+            return attempt()
+        except EmulationFault as error:
+            if left == 0:
+                raise
+            say(f"{error}\n{what} again")
+
+
+def _fail_of_emulation(state: State, text: str) -> None:
+    for mark, count, what in EMULATION:
+        if text.count(mark) >= count:
+            shown = "\n".join(text[text.index(mark) :].splitlines()[:8])
+            raise EmulationFault(f"{state.name}: the emulation {what}:\n{shown}")
 
 
 def last_words(state: State) -> str:

@@ -170,15 +170,21 @@ def test_a_guest_that_was_starved_for_a_moment_goes_on_and_a_restore_is_not_trie
     machine.consoles = [SAID, STALL]
     machine.start()
     assert not machine.ended
-    with pytest.raises(vm.TimerLost):
+    with pytest.raises(vm.EmulationFault):
         machine.start(snapshot="ready")
 
 
 def test_a_machine_on_which_no_boot_goes_on_is_an_error(machine):
     machine.consoles = [STALL] * 4
-    with pytest.raises(vm.TimerLost, match="lost a processor's timer"):
+    with pytest.raises(vm.EmulationFault, match="lost a processor's timer"):
         machine.start()
     assert len(machine.consoles) == 1  # three boots, no more
+
+
+def test_a_kernel_that_met_half_of_a_patch_is_the_emulations_fault(machine):
+    machine.consoles = ["[ 82.9] Oops: int3: 0000 [#1]\n[ 82.9] Kernel panic - not syncing: Fatal exception"]
+    with pytest.raises(vm.EmulationFault, match="patched half"):
+        machine.start(snapshot="ready")
 
 
 def test_a_boot_that_is_lost_by_itself_is_not_tried_again(machine):

@@ -38,6 +38,9 @@ def run(
 
     with tempfile.TemporaryDirectory(prefix="beer-", dir=Path.cwd()) as name:
         folder = Path(name)
+        # Like Pythia's tables: what waits for a signal has read all it needs from the disk when the signal comes.
+        rootfile.libraries()
+        done("load")
         made = physics.generate(chosen, events, seed, on_signal)
         done("generate")
         local = folder / "events.root"
