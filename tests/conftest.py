@@ -17,7 +17,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
-from beerlab import EmulationFault, LabError, Machine, forget_series, ready_node
+from beerlab import EmulationFault, LabError, Machine, ready_node
 from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
@@ -37,10 +37,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "layout(name): disks of the node: scratch-on-data (default) or scratch-apart")
     config.addinivalue_line("markers", "full: runs in `make e2e-full` only")
     config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
-
-
-def pytest_sessionfinish() -> None:
-    forget_series()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -70,7 +66,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("layout")
-    machine = ready_node(marker.args[0] if marker else "scratch-on-data", series=True)
+    machine = ready_node(marker.args[0] if marker else "scratch-on-data")
     name = request.node.name
     try:
         machine.execute(f"logger -t beer-test 'start {name}'")

@@ -30,8 +30,8 @@ class Guard:
         """
         if not self._prepared:
             self._node.execute(
-                f"mkdir -p $(dirname {DROP_IN}) && printf '[Service]\\nRestart=no\\nExecStopPost=\\n' > {DROP_IN} && "
-                "systemctl daemon-reload",
+                f"[ -e {DROP_IN} ] || {{ mkdir -p $(dirname {DROP_IN}) && "
+                f"printf '[Service]\\nRestart=no\\nExecStopPost=\\n' > {DROP_IN} && systemctl daemon-reload; }}",
                 timeout=300,
             )
             self._prepared = True

@@ -7,6 +7,8 @@ import os
 import platform
 import re
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,20 @@ def node_facts(node: Node) -> dict[str, Any]:
         lines = value.strip().splitlines()
         facts[name] = lines[0] if len(lines) == 1 else lines
     return facts
+
+
+def cpu_speed(node: Node) -> float:
+    """Of the node against this host: about 1 with hardware virtualisation, 1/18 emulated."""
+    loop = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
+    empty = _seconds(lambda: node.execute("true"))
+    took = max(_seconds(lambda: node.execute(loop)) - empty, 1e-3)
+    return max(_seconds(lambda: subprocess.run(["bash", "-c", loop], check=True)), 1e-3) / took
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    started = time.monotonic()
+    act()
+    return time.monotonic() - started
 
 
 def host_kind(facts: dict[str, Any]) -> str:

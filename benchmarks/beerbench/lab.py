@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Result(Protocol):
@@ -24,6 +23,7 @@ class Node(Protocol):
     """A node, virtual or not."""
 
     name: str
+    prepared: Any
 
     def execute(
         self,
@@ -39,8 +39,6 @@ class Node(Protocol):
     def copy_from(self, source: str, target: Path) -> None: ...
 
     def port(self, guest_port: int) -> int: ...
-
-    def unlimited(self) -> AbstractContextManager[None]: ...
 
 
 class ClientRoot(Protocol):

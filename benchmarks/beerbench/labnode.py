@@ -7,19 +7,27 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .session import Session
+
+if TYPE_CHECKING:
+    from beerlab import Preparation
 
 
 @contextmanager
 def lab_session(
-    layout: Literal["scratch-apart", "scratch-on-data"], out: Path, disks: list[str], *, keep: bool = False
+    layout: Literal["scratch-apart", "scratch-on-data"],
+    out: Path,
+    disks: list[str],
+    *,
+    keep: bool = False,
+    preparation: Preparation | None = None,
 ) -> Iterator[Session]:
     """The node ends with the block unless `keep`; after a failure its logs are in out/logs."""
     from beerlab import client_root, ready_node
 
-    node = ready_node(layout, detached=keep)
+    node = ready_node(layout, detached=keep, preparation=preparation)
     try:
         session = Session(node, client_root(), out, disks)
         try:

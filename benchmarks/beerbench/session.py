@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -107,25 +105,8 @@ class Session:
         names = " ".join(shlex.quote(path) for path in paths)
         self.node.execute(f'for file in {names}; do dd if="$file" iflag=nocache count=0 status=none || exit; done')
 
-    def speed(self) -> float:
-        """CPU speed of the node against this host: about 1 with hardware virtualisation, 1/18 emulated."""
-        loop = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"
-        started = time.monotonic()
-        self.node.execute("true")
-        empty = time.monotonic() - started
-        started = time.monotonic()
-        self.node.execute(loop)
-        took = max(time.monotonic() - started - empty, 1e-3)
-        return _host_seconds(loop) / took
-
     def _load_files(self, disk: str) -> list[str]:
         found = self.node.execute(f"ls -d {disk}/store/load/*").stdout.split()
         if not found:
             raise BenchmarkError(f"no files to read in {disk}/store/load")
         return found
-
-
-def _host_seconds(loop: str) -> float:
-    started = time.monotonic()
-    subprocess.run(["bash", "-c", loop], check=True)
-    return max(time.monotonic() - started, 1e-3)

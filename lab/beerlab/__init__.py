@@ -8,7 +8,7 @@ What tests and benchmarks use:
 
 from .errors import LabError
 from .machine import Machine
-from .ready import forget_series, ready_node
+from .ready import Preparation, ready_node
 from .result import Result
 from .roots import build_root, client_root
 from .site import Site
@@ -21,10 +21,10 @@ __all__ = [
     "LabError",
     "Machine",
     "NodeSpec",
+    "Preparation",
     "Result",
     "Site",
     "build_root",
     "client_root",
-    "forget_series",
     "ready_node",
 ]

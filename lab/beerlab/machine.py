@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import logs, vm
 from .errors import LabError
@@ -36,9 +37,9 @@ class Machine:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        # Seconds that the clock was behind at the last restore.
-        self.slept = 0.0
         self.name = state.name
+        # What a `ready.Preparation` found.
+        self.prepared: Any = None
         self.spec = NodeSpec.from_dict(state.spec)
         self.image = Image(Path(state.image))
         self.folder = state.folder
@@ -58,17 +59,16 @@ class Machine:
         """Boots, or resumes from a snapshot; returns when ssh answers and logins are allowed.
 
         Unless detached, QEMU ends with the thread that called this.
+
+        A snapshot's clock goes on from when it was taken, and stays behind: HTCondor would restart all of its daemons
+        when time skips by more than 20 minutes (MAX_TIME_SKIP in daemon_core.cpp), and the storage does not mind
+        clients whose clock is ahead.
         """
         if self.running():
             raise LabError(f"{self.name} is up already (pid {self._state.pid})")
         what = f"restoring {self.name} from {snapshot!r}" if snapshot else f"booting {self.name}"
         with step(what):
             vm.again(f"{self.name} boots", lambda: self._launch(snapshot, detached), 1 if snapshot else vm.TRIALS)
-            if snapshot:
-                # The snapshot's clock stood still; services here compare unix times.
-                before = float(self.execute("date +%s").stdout)
-                self.execute(f"date -s @{time.time():.3f} >/dev/null")
-                self.slept = time.time() - before
 
     def _launch(self, snapshot: str | None, detached: bool) -> None:
         vm.launch(self._state, self.spec, self.image, snapshot, detached)

@@ -2,31 +2,42 @@
 """A node with everything up, from a snapshot: tests and the demo start in seconds, not after a boot.
 
 The template (disks with the snapshot in them) is a cache entry keyed by the image, the node's spec and QEMU; a node is
-a copy of its disks, restored. HTCondor does not survive a long sleep (services.wake): for a series of nodes one that is
-awake is kept too, below out/.
+a copy of its disks, restored. A `Preparation` makes a template of its own from it.
 """
 
 from __future__ import annotations
 
-import time
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from . import accel, services, vm
 from .disks import clone, images
 from .image import Image, image
 from .machine import Machine
 from .paths import out
-from .process import remove_tree
 from .progress import say, step
 from .site import Site
 from .spec import Layout, NodeSpec
 from .store import entry, instance
 
 SNAPSHOT = "ready"
-# What this process kept for a series of nodes.
-_kept: set[Path] = set()
+# What a preparation found, beside its disks.
+PREPARED = "prepared.json"
 # Raise when what "ready" means changes.
 RECIPE = 2
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done once to a ready node, with its disks unlimited, so that many can start from there."""
+
+    name: str
+    # All that its outcome depends on, as JSON; the outcome too, which is `Machine.prepared` from then on.
+    inputs: Any
+    run: Callable[[Machine], Any]
 
 
 def ready_node(
@@ -35,61 +46,24 @@ def ready_node(
     spec: NodeSpec | None = None,
     detached: bool = False,
     name: str = "node1",
-    series: bool = False,
+    preparation: Preparation | None = None,
 ) -> Machine:
-    """A running node: all services up, the job image loaded, START true. It ends with this process unless detached.
-
-    `series` = more of the same will be asked for: waking one up takes longer than keeping it (until `forget_series`).
-    """
+    """A running node: all services up, the job image loaded, START true. It ends with this process unless detached."""
     wanted = spec or NodeSpec(layout=layout)
     built = image()
     template = _template(wanted, built, name)
-    awake = out() / "awake" / f"{template.name}-{instance(template)}"
-    machine = Site({name: wanted}, built=built, template=awake if _fresh(awake) else template).machines[name]
+    if preparation is not None:
+        template = _prepared(wanted, built, name, template, preparation)
+    machine = Site({name: wanted}, built=built, template=template).machines[name]
+    if preparation is not None:
+        machine.prepared = json.loads((template / PREPARED).read_text())
     try:
         machine.start(snapshot=SNAPSHOT, detached=detached)
-        if services.wake(machine) and series:
-            machine.snapshot(SNAPSHOT)
-            machine.stop()
-            _keep(machine, awake)
-            machine.start(snapshot=SNAPSHOT, detached=detached)
     except BaseException:
         _keep_logs(machine)
         machine.discard()
         raise
     return machine
-
-
-def forget_series() -> None:
-    """Removes what this process kept for a series of nodes."""
-    while _kept:
-        remove_tree(_kept.pop())
-
-
-def _fresh(folder: Path) -> bool:
-    return folder.exists() and time.time() - folder.stat().st_mtime < services.CONDOR_PATIENCE
-
-
-def _keep(machine: Machine, folder: Path) -> None:
-    part = folder.with_name(folder.name + ".part")
-    for old in (part, folder):
-        remove_tree(old)
-    part.mkdir(parents=True)
-    _copy_disks(machine, part)
-    part.rename(folder)
-    _kept.add(folder)
-
-
-def _copy_disks(machine: Machine, folder: Path) -> None:
-    with step("keeping the ready node"):
-        for path in machine.folder.glob("*.qcow2"):
-            clone(path, folder / path.name)
-
-
-def _keep_logs(machine: Machine) -> None:
-    kept = out() / "logs" / f"ready-{machine.name}"
-    machine.save_logs(kept)
-    say(f"logs of {machine.name} are in {kept}")
 
 
 def _template(spec: NodeSpec, built: Image, name: str) -> Path:
@@ -105,23 +79,56 @@ def _template(spec: NodeSpec, built: Image, name: str) -> Path:
         "accelerator": accel.accelerator(built.kernel),
     }
 
-    def build(folder: Path) -> None:
-        vm.again(f"{name} is made ready", lambda: attempt(folder))
+    def boot(machine: Machine, _: Path) -> None:
+        machine.start()
+        # Unpacking the job image at the speed of a data disk takes minutes; a restored node has its limits.
+        with machine.unlimited():
+            services.wait_until_ready(machine)
 
-    def attempt(folder: Path) -> None:
-        machine = Site({name: spec}, built=built, place=f"{spec.layout}-").machines[name]
+    def build(folder: Path) -> None:
+        _keep(lambda: Site({name: spec}, built=built, place=f"{spec.layout}-").machines[name], boot, folder)
+
+    return entry("ready", f"{name}-{spec.layout}", inputs, build)
+
+
+def _prepared(spec: NodeSpec, built: Image, name: str, template: Path, preparation: Preparation) -> Path:
+    place = f"{preparation.name}-"
+    inputs = {"template": instance(template), "inputs": preparation.inputs}
+
+    def prepare(machine: Machine, folder: Path) -> None:
+        machine.start(snapshot=SNAPSHOT)
+        with step(f"preparing {name} for {preparation.name}"), machine.unlimited():
+            (folder / PREPARED).write_text(json.dumps(preparation.run(machine)) + "\n")
+            services.forget_caches(machine)
+
+    def build(folder: Path) -> None:
+        _keep(lambda: Site({name: spec}, built=built, template=template, place=place).machines[name], prepare, folder)
+
+    return entry("ready", f"{name}-{spec.layout}-{preparation.name}", inputs, build)
+
+
+def _keep(make: Callable[[], Machine], work: Callable[[Machine, Path], None], folder: Path) -> None:
+    """A snapshot of a node on which `work` was done; its disks come into the folder."""
+
+    def attempt() -> None:
+        machine = make()
         try:
-            machine.start()
-            # Unpacking the job image at the speed of a data disk takes minutes; a restored node has its limits.
-            with machine.unlimited():
-                services.wait_until_ready(machine)
+            work(machine, folder)
             machine.snapshot(SNAPSHOT)
             machine.stop()
-            _copy_disks(machine, folder)
+            with step("keeping the node"):
+                for path in machine.folder.glob("*.qcow2"):
+                    clone(path, folder / path.name)
         except BaseException:
             _keep_logs(machine)
             raise
         finally:
             machine.discard()
 
-    return entry("ready", f"{name}-{spec.layout}", inputs, build)
+    vm.again("the node is made", attempt)
+
+
+def _keep_logs(machine: Machine) -> None:
+    kept = out() / "logs" / f"ready-{machine.name}"
+    machine.save_logs(kept)
+    say(f"logs of {machine.name} are in {kept}")

@@ -33,8 +33,6 @@ EXPECTED = (
     Expectation("prometheus-node-exporter.service"),
     Expectation("condor.service"),
 )
-# A sleep that HTCondor does not mind.
-CONDOR_PATIENCE = 900.0
 # The first cpu.max of a machine makes Linux patch its scheduler as it runs. Multi-threaded emulation can execute what
 # was there in the middle of that ("Oops: int3" in dequeue_entity, seen once): so it happens before any test.
 BANDWIDTH = "mkdir -p /sys/fs/cgroup/lab-bandwidth && echo '100000 100000' > /sys/fs/cgroup/lab-bandwidth/cpu.max"
@@ -73,23 +71,13 @@ def wait_until_ready(machine: Machine) -> list[str]:
         end = machine.execute(f"journalctl -q --no-pager -n 10 -o cat -u {shlex.quote(failed[0])}").stdout.strip()
         raise LabError(f"{machine.name}: {', '.join(failed)} failed; {failed[0]} says:\n{end}")
     machine.execute(BANDWIDTH)
-    # Freed page cache is no part of a snapshot.
-    machine.execute("sync; echo 3 > /proc/sys/vm/drop_caches")
+    forget_caches(machine)
     return missing
 
 
-def wake(machine: Machine) -> bool:
-    """After a restore: HTCondor starts anew if the clock was far behind. Returns whether it had to.
-
-    By itself it would restart its daemons in the middle of a test when the clock skips by more than 20 minutes
-    (MAX_TIME_SKIP in daemon_core.cpp), and take a child that was silent for an hour for a hung one.
-    """
-    if machine.slept < CONDOR_PATIENCE or "condor.service" in absent(machine):
-        return False
-    with step("restarting HTCondor after a long sleep"):
-        machine.execute("systemctl restart condor", timeout=UNIT_SECONDS)
-        machine.wait(START, timeout=UNIT_SECONDS, unit="condor.service")
-    return True
+def forget_caches(machine: Machine) -> None:
+    """Freed page cache is no part of a snapshot."""
+    machine.execute("sync; echo 3 > /proc/sys/vm/drop_caches")
 
 
 def template_of(unit: str) -> str:

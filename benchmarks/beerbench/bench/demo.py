@@ -14,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from ..demo import page, table
+from ..demo import jobs, page, table
 from ..demo.findings import study as findings
-from ..demo.run import Demo, Plan
+from ..demo.plan import Plan
+from ..demo.run import Demo
 from ..labnode import lab_session
 from ..record import Record
 from ..transfers import File
@@ -31,14 +32,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:
+    from beerlab import Preparation
     from beerlab.disks import real_files
     from beerlab.spec import DATA_IOPS
 
     story = Story()
     story.say("the virtual disk server comes up (the first time it is built: see the lines of the lab)")
     files = [File(file.path, file.size, file.adler32) for file in real_files(1)]
-    with lab_session(LAYOUT, out, ["/data/01"], keep=options.keep) as session:
-        return Demo(session, Plan(load=options.load), DATA_IOPS, files, story).record()
+    plan = Plan(load=options.load)
+    preparation = Preparation("the-demo", jobs.inputs(plan), lambda node: jobs.prepare(node, plan))
+    with lab_session(LAYOUT, out, ["/data/01"], keep=options.keep, preparation=preparation) as session:
+        return Demo(session, plan, DATA_IOPS, files, story).record()
 
 
 def study(record: Record) -> dict[str, Any]:

@@ -6,10 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from ..batch import Job
 from ..clients import Load
 from ..errors import BenchmarkError
 from ..neighbours import Neighbours
@@ -17,50 +16,11 @@ from ..record import Record
 from ..session import Session
 from ..transfers import File, Transfers
 from ..waiting import Story
+from .jobs import Waiting, waiting
+from .plan import EMULATED, Plan
 
 DISK = "/data/01"
 NAME = "requests"
-# Against the host: a node that is slower has no hardware virtualisation.
-EMULATED = 0.5
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Seconds, shares and jobs of the demo."""
-
-    # The first requests and copies meet cold caches.
-    settle: float = 8
-    alone: float = 20
-    # At most; the guard has learned after some 40 s of requests.
-    learn: float = 90
-    # As long as each other, or one would have more of the time before and after the attack in it.
-    attacked: float = 20
-    after: float = 14
-    # For requests of the last phase to be answered late and not never.
-    drain: float = 8
-    # The hog attacks for so long, from this moment of both phases on.
-    attack: float = 18
-    lead: float = 1
-    # Of what the disk is throttled to; the copies of xrdcp come on top, and an emulated CPU has little to spare.
-    load: float = 0.5
-    connections: int = 24
-    # Bytes/s of a copy, at most.
-    copy_rate: int = 512 << 10
-    hog_threads: int = 24
-    # Enough collisions to last from one attack into the other on a node as fast as the one that is measured. Natively
-    # Pythia is ready for Z in 0.24 s, for hard QCD in 0.59 s. An emulated CPU is slower in floating point than in the
-    # loop that measures it: a sixth of 2000/s, the ratio that was found for hard QCD.
-    busy_seconds: float = 25
-    native: tuple[str, float] = ("hard-qcd", 90)
-    emulated: tuple[str, float] = ("z-hadrons", 330)
-
-
-@dataclass(frozen=True)
-class Waiting:
-    """A job that waits for its signal, and its cgroup."""
-
-    job: Job
-    scope: str
 
 
 class Demo:
@@ -81,7 +41,7 @@ class Demo:
         """The whole run."""
         session, plan, story = self._session, self._plan, self._story
         facts = session.facts()
-        speed = session.speed()
+        speed = float(session.node.prepared["speed"])
         device = session.device(DISK)
         story.say(
             f"the node runs {facts['node'].get('xrootd', '?')} and {facts['node'].get('condor', '?')};"
@@ -89,9 +49,8 @@ class Demo:
             if speed < EMULATED
             else "the node is up"
         )
-        # Starting containers is no part of what is measured, and takes minutes from a disk with 120 requests/s.
-        with session.node.unlimited():
-            hog, physics = self._jobs(speed)
+        hog, physics = (waiting(session.node, name) for name in ("hog", "physics"))
+        story.say("a physics job, and one that will turn hostile, wait in containers below beer-jobs.slice")
         rate = plan.load * self._iops
         story.say(f"{DISK} is throttled to {self._iops:.0f} requests/s; the storage users will ask for {rate:.0f}/s")
         session.guard.prepare()
@@ -140,21 +99,6 @@ class Demo:
         record = Record("demo", asdict(plan), facts, data)
         record.save(session.out)
         return record
-
-    def _jobs(self, speed: float) -> tuple[Waiting, Waiting]:
-        """The job that will turn hostile and a physics job: both wait, idle, from before the users come."""
-        session, plan = self._session, self._plan
-        session.guard.wait_for_state("open", 120)
-        attack = f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2"
-        process, rate = plan.emulated if speed < EMULATED else plan.native
-        events = max(8, int(plan.busy_seconds * rate * speed))
-        node = session.node.execute("hostname").stdout.strip()
-        output = f"root://{node}//data/02/jobs/demo-{int(time.time())}.root"
-        work = f"physics --process {process} --events {events} --seed 7 --output {output} --on-signal"
-        jobs = [session.batch.submit(arguments) for arguments in (attack, work)]
-        hog, physics = (Waiting(job, session.batch.wait_until_ready(job, 180)) for job in jobs)
-        self._story.say("a physics job, and one that will turn hostile, wait in containers below beer-jobs.slice")
-        return hog, physics
 
     def _guarded(self, hog: Waiting, physics: Waiting) -> None:
         session = self._session
