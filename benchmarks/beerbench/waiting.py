@@ -11,6 +11,7 @@ from typing import TypeVar
 from .errors import BenchmarkError
 
 T = TypeVar("T")
+REST = 3.0
 
 
 def wait_until(
@@ -18,7 +19,8 @@ def wait_until(
 ) -> T:
     """Calls `probe` until it returns something true, and returns that. An exception of the probe ends the wait.
 
-    What it asks of an emulated node must not become the node's load: it rests twice as long as each call took.
+    What it asks of an emulated node must not become the node's load: it rests twice as long as each call took,
+    but no more than REST.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -28,7 +30,7 @@ def wait_until(
         now = time.monotonic()
         if now > deadline:
             raise BenchmarkError(f"not within {timeout:g} s: {what}\n{explain()}".rstrip())
-        time.sleep(max(interval, 2 * (now - asked)))
+        time.sleep(max(interval, min(REST, 2 * (now - asked))))
 
 
 class Story:

@@ -25,6 +25,8 @@ from .state import State, load
 # 19 s and 2 s on an idle host of two cores, 115 s and 8 s on one with a load of ten.
 BOOT_SECONDS = 600.0
 RESTORE_SECONDS = 180.0
+# At most between two looks.
+REST = 3.0
 # So many restarts by systemd during one wait are no start any more.
 CRASH_LOOP = 4
 
@@ -203,7 +205,7 @@ class Machine:
             if now >= deadline:
                 said = (result.stderr.strip() or result.stdout.strip())[-500:]
                 raise LabError(f"{self.name}: after {timeout:.0f} s still not true: {command[:200]}: {said}")
-            time.sleep(max(interval, 2 * (now - asked)))
+            time.sleep(max(interval, min(REST, 2 * (now - asked))))
 
     def wait_for_unit(self, unit: str, timeout: float = 120) -> None:
         """Until the unit is active; at once an error when it failed or nothing is going to start it."""
@@ -220,7 +222,7 @@ class Machine:
             now = time.monotonic()
             if now >= deadline:
                 raise LabError(f"{self.name}: after {timeout:.0f} s still not true: {what}")
-            time.sleep(max(interval, 2 * (now - asked)))
+            time.sleep(max(interval, min(REST, 2 * (now - asked))))
 
     def unit_properties(self, unit: str, *names: str) -> dict[str, str]:
         """Properties of a unit as `systemctl show` gives them."""
