@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     setattr(item, f"report_{report.when}", report)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+@contextmanager
+def emulation_told(item: pytest.Item) -> Iterator[None]:
     """A node that the emulation broke fails a test somehow: what is reported is why (pytest.ini lets it run again)."""
     try:
-        return (yield)
-    except Exception as error:
+        yield
+    except (Exception, pytest.fail.Exception) as error:  # the latter is what a timeout raises
         machine = getattr(item, "funcargs", {}).get("node")
         if machine is not None:
             try:
@@ -61,6 +62,18 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             except LabError:
                 pass
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with emulation_told(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with emulation_told(item):
+        return (yield)
 
 
 @pytest.fixture
@@ -85,6 +98,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 def check_journal(machine: Machine, request: pytest.FixtureRequest) -> None:
     """A test that passed while something broke in silence has not passed."""
+    machine.check()
     marker = request.node.get_closest_marker("expects")
     allowed = [re.compile(pattern) for pattern in (marker.args if marker else ())]
     bad = [

@@ -63,6 +63,16 @@ class Jobs:
         return cls(attacker, innocent, scopes)
 
 
+@dataclass(frozen=True)
+class Attack:
+    """What the client saw; when it began, by the host's clock and by the node's; when a request first was slow."""
+
+    samples: Requests
+    began: float
+    struck: float
+    onset: float | None
+
+
 def disk_reads(node: Machine) -> int:
     io = node.execute("cat /sys/fs/cgroup/storage.slice/io.stat").stdout.split()
     return sum(int(word.split("=")[1]) for word in io if word.startswith("rios="))
@@ -77,10 +87,8 @@ def wait_until_learned(guard: Guard, neighbours: Neighbours) -> None:
         raise
 
 
-def attack(
-    node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighbours: Neighbours
-) -> tuple[Requests, float, float | None]:
-    """The hog against a storage load that runs already: what the client saw, when it began, and when it first hurt."""
+def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighbours: Neighbours) -> Attack:
+    """The hog against a storage load that runs already."""
     quiet_from, reads = time.time(), disk_reads(node)
 
     def quiet() -> bool:
@@ -93,14 +101,14 @@ def attack(
     hog, innocent = jobs.scopes
     batch.signal(innocent)
     attack_from = time.time()
-    batch.signal(hog)
+    struck = batch.signal(hog)
     wait_until(lambda: time.time() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     samples = storage.stop()
     calm = samples.due_between(quiet_from, attack_from)
     assert reads >= 0.8 * len(calm), f"the page cache answers: {reads} disk reads for {len(calm)} requests"
     last = samples.due_between(attack_from - QUIET, attack_from)
     print(f"storage alone: p50 {percentile(last, 50) * 1e3:.0f} ms, p99 {percentile(last, 99) * 1e3:.0f} ms")
-    return samples, attack_from, first_over(samples, OBJECTIVE_SECONDS, after=attack_from)
+    return Attack(samples, attack_from, struck, first_over(samples, OBJECTIVE_SECONDS, after=attack_from))
 
 
 def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> float:
@@ -131,15 +139,14 @@ def test_with_the_guard(
     jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
-    samples, began, onset = attack(node, batch, storage, jobs, neighbours)
+    seen = attack(node, batch, storage, jobs, neighbours)
     print(guard.why())
     # it may be frozen before it hurts anybody
-    p99 = after_recovery(samples, onset or began, neighbours)
+    p99 = after_recovery(seen.samples, seen.onset or seen.began, neighbours)
     assert p99 <= OBJECTIVE_SECONDS, guard.why()
-    # the clocks of node and host agree to well below that
-    frozen_at = [record.time for record in guard.decisions() if record.action == "freeze" and record.time > began - 1]
+    frozen_at = [one.time for one in guard.decisions() if one.action == "freeze" and one.time > seen.struck]
     assert frozen_at, f"nobody froze anything:\n{guard.why()}"
-    print(f"frozen {frozen_at[0] - began:.2f} s after the signal to attack")
+    print(f"frozen {frozen_at[0] - seen.struck:.2f} s after the signal to attack")
 
     assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
     report_of(jobs.hog, timeout=400)
@@ -163,8 +170,8 @@ def test_without_the_guard(
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     guard.take_away()
-    samples, _, onset = attack(node, batch, storage, jobs, neighbours)
+    seen = attack(node, batch, storage, jobs, neighbours)
     assert not guard.frozen()
-    assert onset is not None, "no request took long: the test above shows nothing"
-    p99 = after_recovery(samples, onset, neighbours)
+    assert seen.onset is not None, "no request took long: the test above shows nothing"
+    p99 = after_recovery(seen.samples, seen.onset, neighbours)
     assert p99 > OBJECTIVE_SECONDS, "the attack does no harm: the test above shows nothing"

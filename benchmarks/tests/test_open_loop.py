@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from beerbench.client.connections import Pool
+from beerbench.client.inflight import InFlight
 from beerbench.client.open_loop import OpenLoop
-from beerbench.client.samples import Writer
+from beerbench.client.progress import Progress
+from beerbench.client.samples import Header, Writer
 from beerbench.timeline.requests import Requests
 
 
@@ -89,6 +91,20 @@ def test_an_answer_that_comes_as_the_run_ends_is_recorded(tmp_path: Path, monkey
     for _ in range(5):
         end = loop(tmp_path, FakeReader, rate=200, duration=0.1).run()
         assert len(Requests.load(tmp_path / "samples")) == end["sent"] == end["done"] == 20
+
+
+def test_nothing_is_sent_once_the_run_has_ended(tmp_path: Path) -> None:
+    pool = Pool("nowhere:1", [["/a"]], 1, make_reader=FakeReader)
+    pool.open_all(5)
+    [connection] = pool.all()
+    header = Header("test", 0, 0, 1, 1, 1, pool.targets, pool.disk_of_target)
+    progress = Progress()
+    flight = InFlight(Writer(tmp_path / "samples", header), progress)
+    assert flight.add(0, 0, connection) == 0
+    assert flight.end(7) == 1
+    assert flight.add(8, 8, connection) is None
+    assert flight.answered(0, 9, 1, None) is None
+    assert (progress.sent, len(Requests.load(tmp_path / "samples"))) == (1, 1)
 
 
 def test_unanswered_requests_carry_their_age(tmp_path: Path) -> None:

@@ -120,14 +120,15 @@ class Machine:
 
     @contextmanager
     def unlimited(self) -> Iterator[None]:
-        """All disks as fast as the host gives them while the block runs; then with the limits of the spec again."""
+        """All disks as fast as the host gives them while the block runs; then with the limits of the spec again.
+
+        An error leaves them as they are: its cause may be that there is no QEMU any more to be told.
+        """
         for disk in self.spec.disks:
             self.throttle(disk.label, None, None)
-        try:
-            yield
-        finally:
-            for disk in self.spec.disks:
-                self.throttle(disk.label, disk.iops, disk.bytes_per_second)
+        yield
+        for disk in self.spec.disks:
+            self.throttle(disk.label, disk.iops, disk.bytes_per_second)
 
     @property
     def monitor_path(self) -> Path:
@@ -257,7 +258,7 @@ class Machine:
             return found.status == 0 and len(found.stdout.strip()) == 36
 
         def answers() -> bool:
-            self.check()
+            vm.fail_when_stuck(self._state, booting=True)
             return up()
 
         self.until("ssh answers", answers, timeout=timeout)

@@ -26,7 +26,7 @@ from .store import entry, instance
 SNAPSHOT = "ready"
 # What a preparation found, beside its disks.
 PREPARED = "prepared.json"
-# Raise when what "ready" means changes.
+# Raise when what "ready" means changes, or the machine that qemu.py describes.
 RECIPE = 2
 
 
@@ -54,16 +54,20 @@ def ready_node(
     template = _template(wanted, built, name)
     if preparation is not None:
         template = _prepared(wanted, built, name, template, preparation)
-    machine = Site({name: wanted}, built=built, template=template).machines[name]
-    if preparation is not None:
-        machine.prepared = json.loads((template / PREPARED).read_text())
-    try:
-        machine.start(snapshot=SNAPSHOT, detached=detached)
-    except BaseException:
-        _keep_logs(machine)
-        machine.discard()
-        raise
-    return machine
+
+    def restored() -> Machine:
+        machine = Site({name: wanted}, built=built, template=template).machines[name]
+        if preparation is not None:
+            machine.prepared = json.loads((template / PREPARED).read_text())
+        try:
+            machine.start(snapshot=SNAPSHOT, detached=detached)
+        except BaseException:
+            _keep_logs(machine)
+            machine.discard()
+            raise
+        return machine
+
+    return vm.again(f"{name} is restored", restored)
 
 
 def _template(spec: NodeSpec, built: Image, name: str) -> Path:
@@ -121,6 +125,8 @@ def _keep(make: Callable[[], Machine], work: Callable[[Machine, Path], None], fo
                     clone(path, folder / path.name)
         except BaseException:
             _keep_logs(machine)
+            # Whatever it led to: the emulation's fault is told first.
+            machine.check()
             raise
         finally:
             machine.discard()

@@ -85,9 +85,11 @@ def entry(kind: str, name: str, inputs: Any, build: Callable[[Path], None]) -> P
 
 def _build(final: Path, name: str, inputs: Any, build: Callable[[Path], None]) -> None:
     final.parent.mkdir(parents=True, exist_ok=True)
-    for stale in final.parent.glob(f"{name}-*.part"):
-        remove_tree(stale)
     part = final.with_name(final.name + ".part")
+    # Of the same length: `node-demo` is another entry, with a lock of its own, than `node`.
+    for stale in final.parent.glob(f"{name}-*.part"):
+        if len(stale.name) == len(part.name):
+            remove_tree(stale)
     part.mkdir()
     try:
         build(part)

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from . import accel, qemu
 from .disks import clone, copy_on_write, images
@@ -21,18 +22,17 @@ from .spec import NodeSpec
 from .state import State, all_states, load, run_folder, started_at
 from .store import digest, locked
 
+T = TypeVar("T")
 PR_SET_PDEATHSIG = 1
 # What the console shows when a boot is lost; waiting for the deadline would only cost time.
 LOST = ("Kernel panic", "You are in emergency mode", "ALERT!  LABEL=")
-# Faults of multi-threaded emulation (QEMU 10.0), how often the console shows each of them at least, and what it is.
-EMULATION = (
-    # At the start of a boot (1 of 26). Linux sets a one-shot timer anew only after it has fired: that processor then
-    # sleeps for ever. Once: a guest that was starved for a moment says that too, and goes on.
-    ("kthread timer wakeup didn't happen", 2, "lost a processor's timer"),
-    # Linux patches its code as it runs (static keys), by way of a breakpoint that the other processors may meet; one of
-    # them met it after it had been taken away again.
-    ("Oops: int3", 1, "executed code of the kernel that was patched half"),
-)
+# Faults of multi-threaded emulation (QEMU 10.0), by what the console shows.
+# At the start of a boot (1 of 26). Linux sets a one-shot timer anew only after it has fired: that processor then sleeps
+# for ever. It counts in boots only, and when said twice: a guest that was starved for a moment says it too.
+TIMER_LOST = "kthread timer wakeup didn't happen"
+# Linux patches its code as it runs (static keys), by way of a breakpoint that other processors may meet: one met it
+# after it had been taken away again.
+HALF_PATCHED = "Oops: int3"
 TRIALS = 3
 
 
@@ -131,11 +131,12 @@ def free_ports(guest_ports: tuple[int, ...]) -> dict[int, int]:
             one.close()
 
 
-def fail_when_stuck(state: State) -> None:
+def fail_when_stuck(state: State, booting: bool = False) -> None:
     """Raises when QEMU has ended or the console shows that the node is lost."""
     console = state.folder / "console.log"
     text = console.read_text(errors="replace") if console.exists() else ""
-    _fail_of_emulation(state, text)
+    if state.accelerator != "kvm":
+        _fail_of_emulation(state.name, text, booting)
     if not state.running():
         raise LabError(f"{state.name}: QEMU has ended: {last_words(state)}")
     found = next((mark for mark in LOST if mark in text), None)
@@ -143,22 +144,25 @@ def fail_when_stuck(state: State) -> None:
         raise LabError(f"{state.name}: {found!r} on the console:\n{tail(console, 25)}")
 
 
-def again(what: str, attempt: Callable[[], None], trials: int = TRIALS) -> None:
-    """Calls `attempt`, and once more whenever emulation broke the machine; `what` is then said to happen again."""
-    for left in reversed(range(trials)):
+def again(what: str, attempt: Callable[[], T], trials: int = TRIALS) -> T:
+    """What `attempt` returns; it is called once more whenever emulation broke the machine, which is said of `what`."""
+    for _ in range(trials - 1):
         try:
             return attempt()
         except EmulationFault as error:
-            if left == 0:
-                raise
             say(f"{error}\n{what} again")
+    return attempt()
 
 
-def _fail_of_emulation(state: State, text: str) -> None:
-    for mark, count, what in EMULATION:
-        if text.count(mark) >= count:
-            shown = "\n".join(text[text.index(mark) :].splitlines()[:8])
-            raise EmulationFault(f"{state.name}: the emulation {what}:\n{shown}")
+def _fail_of_emulation(name: str, text: str, booting: bool) -> None:
+    if HALF_PATCHED in text:
+        mark, what = HALF_PATCHED, "executed code of the kernel that was patched half"
+    elif booting and text.count(TIMER_LOST) > 1:
+        mark, what = TIMER_LOST, "lost a processor's timer"
+    else:
+        return
+    shown = "\n".join(text[text.index(mark) :].splitlines()[:8])
+    raise EmulationFault(f"{name}: the emulation {what}:\n{shown}")
 
 
 def last_words(state: State) -> str:

@@ -187,6 +187,21 @@ def test_a_kernel_that_met_half_of_a_patch_is_the_emulations_fault(machine):
         machine.start(snapshot="ready")
 
 
+def test_what_a_starved_guest_says_later_is_no_fault_of_the_emulation(machine):
+    machine.consoles = [""]
+    machine.start()
+    (machine.folder / "console.log").write_text(STALL)
+    machine.check()
+
+
+def test_with_hardware_virtualisation_a_broken_kernel_is_no_fault_of_the_emulation(machine):
+    machine._state.accelerator = "kvm"
+    machine.consoles = ["Oops: int3: 0000 [#1]\nKernel panic - not syncing: Fatal exception"]
+    with pytest.raises(LabError, match="Kernel panic") as caught:
+        machine.start()
+    assert not isinstance(caught.value, vm.EmulationFault)
+
+
 def test_a_boot_that_is_lost_by_itself_is_not_tried_again(machine):
     machine.consoles = ["Kernel panic - not syncing: no init", ""]
     with pytest.raises(LabError, match="Kernel panic"):

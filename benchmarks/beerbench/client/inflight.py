@@ -19,10 +19,14 @@ class InFlight:
         self._lock = threading.Lock()
         self._requests: dict[int, tuple[int, int, Connection]] = {}
         self._number = 0
+        self._ended = False
 
-    def add(self, due_ns: int, sent_ns: int, connection: Connection) -> int:
-        """The number by which the answer must be told."""
+    def add(self, due_ns: int, sent_ns: int, connection: Connection) -> int | None:
+        """The number by which the answer must be told; None when the run has ended: then nothing may be sent."""
         with self._lock:
+            if self._ended:
+                return None
+            self._progress.send()
             number = self._number
             self._number += 1
             self._requests[number] = (due_ns, sent_ns, connection)
@@ -43,6 +47,7 @@ class InFlight:
     def end(self, now_ns: int) -> int:
         """Records what has no answer as outstanding, with its age; how many. Later answers are too late."""
         with self._lock:
+            self._ended = True
             left, self._requests = self._requests, {}
             for due_ns, sent_ns, connection in left.values():
                 self._writer.add(due_ns, sent_ns, now_ns, 0, connection.target, OUTSTANDING)

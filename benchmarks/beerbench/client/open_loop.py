@@ -96,15 +96,16 @@ class OpenLoop:
         return self._options.stop_file is None or not self._options.stop_file.exists()
 
     def _send(self, due_ns: int, disk: int) -> None:
-        self._progress.send()
         connection = self._pool.pick(disk)
         sent_ns = time.monotonic_ns()
         if connection is None:
+            self._progress.send()
             target = self._pool.connections[disk][0].target
             self._writer.add(due_ns, sent_ns, sent_ns, 0, target, UNAVAILABLE)
             self._progress.finish(0, 0, ok=False)
             return
         number = self._in_flight.add(due_ns, sent_ns, connection)
+        assert number is not None  # who sends also ends the run
 
         def answered(status: Any, data: Any, _hosts: Any) -> None:
             self._answered(number, time.monotonic_ns(), status, data)

@@ -75,9 +75,10 @@ class Saturate:
         return self._finish(start_ns, time.monotonic_ns())
 
     def _send(self, connection: Connection) -> None:
-        self._progress.send()
         sent_ns = time.monotonic_ns()
         number = self._in_flight.add(sent_ns, sent_ns, connection)
+        if number is None:  # a call-back that the end of the run overtook
+            return
         self._pool.take(connection)
 
         def answered(status: Any, data: Any, _hosts: Any) -> None:

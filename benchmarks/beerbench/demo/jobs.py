@@ -4,14 +4,17 @@ demo starts from, since starting two containers takes two minutes on an emulated
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ..batch import Batch, Job
-from ..guard import Guard
+from ..batch import DESCRIPTION, Batch, Job
+from ..guard import DROP_IN, Guard
 from ..host import cpu_speed
 from ..lab import Node
 from .plan import Plan
+
+# Raise when `prepare` does something else.
+RECIPE = 2
 
 
 @dataclass(frozen=True)
@@ -23,11 +26,10 @@ class Waiting:
 
 
 def prepare(node: Node, plan: Plan) -> dict[str, Any]:
-    """Submits both and waits until they wait; what `waiting` needs, and the speed of the node's CPU."""
+    """Submits both and waits until they wait; what `waiting` needs."""
     batch, guard = Batch(node), Guard(node)
-    speed = cpu_speed(node)
+    process, events = plan.physics(cpu_speed(node))
     guard.wait_for_state("open", 120)
-    process, events = plan.physics(speed)
     output = f"root://{node.execute('hostname').stdout.strip()}//data/02/jobs/demo.root"
     work = {
         "hog": f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2",
@@ -36,7 +38,7 @@ def prepare(node: Node, plan: Plan) -> dict[str, Any]:
     jobs = {name: batch.submit(arguments) for name, arguments in work.items()}
     # Takes some seconds, which the containers need anyway.
     guard.prepare()
-    found: dict[str, Any] = {"speed": speed}
+    found: dict[str, Any] = {}
     for name, job in jobs.items():
         scope = batch.wait_until_ready(job, 240)
         found[name] = {"cluster": job.cluster, "arguments": job.arguments, "scope": scope}
@@ -45,7 +47,8 @@ def prepare(node: Node, plan: Plan) -> dict[str, Any]:
 
 def inputs(plan: Plan) -> dict[str, Any]:
     """What the outcome of `prepare` depends on, besides the node."""
-    return {"recipe": 1, "plan": asdict(plan)}
+    of_plan = (plan.hog_threads, plan.attack, plan.busy_seconds, plan.native, plan.emulated)
+    return {"recipe": RECIPE, "plan": of_plan, "submitted": DESCRIPTION, "drop-in": DROP_IN}
 
 
 def waiting(node: Node, name: str) -> Waiting:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..clients import Load
 from ..errors import BenchmarkError
+from ..host import cpu_speed
 from ..neighbours import Neighbours
 from ..record import Record
 from ..session import Session
@@ -41,7 +42,7 @@ class Demo:
         """The whole run."""
         session, plan, story = self._session, self._plan, self._story
         facts = session.facts()
-        speed = float(session.node.prepared["speed"])
+        speed = cpu_speed(session.node)
         device = session.device(DISK)
         story.say(
             f"the node runs {facts['node'].get('xrootd', '?')} and {facts['node'].get('condor', '?')};"

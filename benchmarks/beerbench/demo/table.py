@@ -87,7 +87,9 @@ def terminal(found: Findings) -> str:
     parts += ["", physics(found)]
     why = str(found.data["why"]).strip()
     if why:
-        parts += ["", "beer why", *(f"  {line}" for line in why.splitlines()[-12:])]
+        behind = text.seconds(-float(found.data["clock"]["offset"]))
+        parts += ["", f"beer why (the node's clock is {behind} behind)"]
+        parts += [f"  {line}" for line in why.splitlines()[-12:]]
     parts += ["", verdict(found)]
     return "\n".join(parts)
 

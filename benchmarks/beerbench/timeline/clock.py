@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node's clock against the host's: a node restored from a snapshot is set to within what ssh allows, not better."""
+"""The node's clock against the host's: that of a node restored from a snapshot stays behind."""
 
 from __future__ import annotations
 
