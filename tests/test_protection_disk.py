@@ -42,7 +42,9 @@ ATTACK = 25.0
 
 HOGS = {
     "direct": "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1",
-    "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --seconds 40 --on-signal 1",
+    # Small blocks: an emulated CPU would else be what limits it, before the disk.
+    "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --block 16KiB --seconds 40 "
+    "--on-signal 1",
 }
 
 
