@@ -18,7 +18,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
-from beerlab import EmulationFault, LabError, Machine, ready_node
+from beerlab import Machine, ready_node
 from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
@@ -54,13 +54,9 @@ def emulation_told(item: pytest.Item) -> Iterator[None]:
         yield
     except (Exception, pytest.fail.Exception) as error:  # the latter is what a timeout raises
         machine = getattr(item, "funcargs", {}).get("node")
-        if machine is not None:
-            try:
-                machine.check()
-            except EmulationFault as fault:
-                raise fault from error
-            except LabError:
-                pass
+        fault = machine.emulation_fault() if machine is not None else None
+        if fault is not None:
+            raise fault from error
         raise
 
 

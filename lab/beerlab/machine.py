@@ -99,6 +99,10 @@ class Machine:
         """Raises when the node has ended or its kernel is lost: vm.EmulationFault if the emulation is to blame."""
         vm.fail_when_stuck(self._state)
 
+    def emulation_fault(self) -> vm.EmulationFault | None:
+        """Set when the emulation broke the node, whatever else was seen of that."""
+        return vm.emulation_fault(self._state)
+
     def snapshot(self, name: str) -> None:
         """Keeps memory and all disks under a name, in the node's own disk files; replaces an older one of that name."""
         with step(f"snapshot {name!r} of {self.name}"), Monitor(self.monitor_path) as monitor:

@@ -123,10 +123,11 @@ def _keep(make: Callable[[], Machine], work: Callable[[Machine, Path], None], fo
             with step("keeping the node"):
                 for path in machine.folder.glob("*.qcow2"):
                     clone(path, folder / path.name)
-        except BaseException:
+        except BaseException as error:
+            fault = machine.emulation_fault()
             _keep_logs(machine)
-            # Whatever it led to: the emulation's fault is told first.
-            machine.check()
+            if fault is not None and isinstance(error, Exception):
+                raise fault from error
             raise
         finally:
             machine.discard()

@@ -135,8 +135,9 @@ def fail_when_stuck(state: State, booting: bool = False) -> None:
     """Raises when QEMU has ended or the console shows that the node is lost."""
     console = state.folder / "console.log"
     text = console.read_text(errors="replace") if console.exists() else ""
-    if state.accelerator != "kvm":
-        _fail_of_emulation(state.name, text, booting)
+    fault = emulation_fault(state, booting)
+    if fault is not None:
+        raise fault
     if not state.running():
         raise LabError(f"{state.name}: QEMU has ended: {last_words(state)}")
     found = next((mark for mark in LOST if mark in text), None)
@@ -154,15 +155,20 @@ def again(what: str, attempt: Callable[[], T], trials: int = TRIALS) -> T:
     return attempt()
 
 
-def _fail_of_emulation(name: str, text: str, booting: bool) -> None:
+def emulation_fault(state: State, booting: bool = False) -> EmulationFault | None:
+    """What the console says that the emulation broke."""
+    console = state.folder / "console.log"
+    text = console.read_text(errors="replace") if console.exists() else ""
+    if state.accelerator == "kvm":
+        return None
     if HALF_PATCHED in text:
         mark, what = HALF_PATCHED, "executed code of the kernel that was patched half"
     elif booting and text.count(TIMER_LOST) > 1:
         mark, what = TIMER_LOST, "lost a processor's timer"
     else:
-        return
+        return None
     shown = "\n".join(text[text.index(mark) :].splitlines()[:8])
-    raise EmulationFault(f"{name}: the emulation {what}:\n{shown}")
+    return EmulationFault(f"{state.name}: the emulation {what}:\n{shown}")
 
 
 def last_words(state: State) -> str:

@@ -192,6 +192,7 @@ def test_what_a_starved_guest_says_later_is_no_fault_of_the_emulation(machine):
     machine.start()
     (machine.folder / "console.log").write_text(STALL)
     machine.check()
+    assert machine.emulation_fault() is None
 
 
 def test_with_hardware_virtualisation_a_broken_kernel_is_no_fault_of_the_emulation(machine):
