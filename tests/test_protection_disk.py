@@ -42,9 +42,10 @@ ATTACK = 25.0
 
 HOGS = {
     "direct": "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1",
-    # Small blocks: an emulated CPU would else be what limits it, before the disk.
-    "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --block 16KiB --seconds 40 "
-    "--on-signal 1",
+    # Vector reads: an emulated CPU would else be what limits it, before the disk (24 streams of 16 KiB reads took
+    # 24 % of the disk). Short ones: what was sent before the freeze is served after it, here 32 reads.
+    "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 8 --block 4KiB --pieces 4 "
+    "--seconds 40 --on-signal 1",
 }
 
 

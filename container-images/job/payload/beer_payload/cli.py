@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = top.add_subparsers(dest="payload", required=True)
-    count, streams = whole(1, 10_000_000), whole(1, 256)
+    count, streams, pieces = whole(1, 10_000_000), whole(1, 256), whole(1, 1024)
     keytab = "sss keytab (default: the one that $XrdSecSSSKT names)"
 
     one = commands.add_parser("physics", help="generate collisions, store them in XRootD, check every number")
@@ -101,10 +101,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")
     one.add_argument("--streams", type=streams, default=8, help="connections (default: 8)")
     one.add_argument("--seconds", type=duration, required=True)
-    one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per request (default: 64KiB)")
+    one.add_argument("--block", type=size, default=size("64KiB"), help="bytes per piece (default: 64KiB)")
+    one.add_argument("--pieces", type=pieces, default=1, help="per request, more than 1 is a vector read (default: 1)")
     one.add_argument("--keytab", type=Path, help=keytab)
     one.add_argument("--on-signal", **signals)
-    one.set_defaults(run=lambda a: stream.run(a.url, a.streams, a.seconds, a.block, a.keytab, a.on_signal))
+    one.set_defaults(run=lambda a: stream.run(a.url, a.streams, a.seconds, a.block, a.pieces, a.keytab, a.on_signal))
     return top
 
 

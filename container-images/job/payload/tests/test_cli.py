@@ -57,6 +57,8 @@ def test_every_exit_code_is_in_the_help():
         ["hog-disk", "--seconds", "1", "--threads", "0"],
         ["hog-xrootd", "--seconds", "1"],
         ["hog-xrootd", "--seconds", "1", "--url", "root://node/f"],
+        ["hog-xrootd", "--seconds", "1", "--url", "root://node//f", "--pieces", "0"],
+        ["hog-xrootd", "--seconds", "1", "--url", "root://node//f", "--pieces", "1025"],
     ],
 )
 def test_a_wrong_call_is_refused(arguments: list[str]):

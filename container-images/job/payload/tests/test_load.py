@@ -43,6 +43,10 @@ class File:
         assert 0 <= offset < self.size
         return self._status("read"), bytes(min(size, self.size - offset))
 
+    def vector_read(self, chunks: list[tuple[int, int]], timeout: int) -> tuple[Status, types.SimpleNamespace]:
+        assert all(offset >= 0 and offset + size <= self.size for offset, size in chunks)
+        return self._status("read"), types.SimpleNamespace(size=sum(size for _, size in chunks))
+
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> type[File]:
@@ -84,33 +88,39 @@ def test_sizes_that_direct_io_cannot_do_are_refused(block: int, size: int):
 
 
 def test_the_xrootd_hog_counts_what_it_read(client: type[File]):
-    report = stream.run([URL], streams=2, seconds=0.1, block=64 * KIB, keytab=None)
+    report = stream.run([URL], streams=2, seconds=0.1, block=64 * KIB, pieces=1, keytab=None)
     assert report["operations"] > 0
     assert report["bytes"] == report["operations"] * 64 * KIB
 
 
 def test_each_stream_has_a_connection_of_its_own(client: type[File]):
-    stream.run([URL], streams=3, seconds=0.1, block=64 * KIB, keytab=None)
+    stream.run([URL], streams=3, seconds=0.1, block=64 * KIB, pieces=1, keytab=None)
     assert client.opened == [f"root://s{number}@node//data/01/store/load/file-00" for number in range(3)]
 
 
 def test_streams_are_shared_out_over_the_files(client: type[File]):
     other = storage.Url.parse("root://node//data/02/store/load/file-00")
-    stream.run([URL, other], streams=4, seconds=0.1, block=64 * KIB, keytab=None)
+    stream.run([URL, other], streams=4, seconds=0.1, block=64 * KIB, pieces=1, keytab=None)
     assert [url.split("//")[2][:7] for url in client.opened] == ["data/01", "data/02", "data/01", "data/02"]
+
+
+def test_one_request_may_be_for_many_places(client: type[File]):
+    report = stream.run([URL], streams=2, seconds=0.1, block=4 * KIB, pieces=32, keytab=None)
+    assert report["operations"] > 0
+    assert report["bytes"] == report["operations"] * 32 * 4 * KIB
 
 
 @pytest.mark.parametrize("call", ["open", "stat", "read"])
 def test_a_refusal_is_a_storage_error(client: type[File], monkeypatch: pytest.MonkeyPatch, call: str):
     monkeypatch.setattr(client, "broken", call)
     with pytest.raises(StorageError, match="refused"):
-        stream.run([URL], streams=1, seconds=0.1, block=64 * KIB, keytab=None)
+        stream.run([URL], streams=1, seconds=0.1, block=64 * KIB, pieces=1, keytab=None)
 
 
 def test_a_container_without_the_client_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "XRootD", None)
     with pytest.raises(SetupError, match="no XRootD client"):
-        stream.run([URL], streams=1, seconds=0.1, block=64 * KIB, keytab=None)
+        stream.run([URL], streams=1, seconds=0.1, block=64 * KIB, pieces=1, keytab=None)
 
 
 def test_errors_are_counted_and_do_not_end_the_attack(monkeypatch: pytest.MonkeyPatch):
