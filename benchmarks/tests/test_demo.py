@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def test_the_terminal_says_it_all(found: Findings) -> None:
     assert "beer why" in shown
     assert "500 collisions" in shown
     assert max(len(line) for line in shown.splitlines()) <= 120 or "Under the same attack" in shown
+
+
+def test_a_disturbed_run_says_so(found: Findings) -> None:
+    assert "Neighbours" not in table.verdict(found)
+    phases = found.phases | {"guarded": replace(found.phases["guarded"], taken=0.16)}
+    assert "took up to 16 % of its CPU" in table.verdict(replace(found, phases=phases))
 
 
 def test_a_kept_run_holds_results_and_page_but_no_samples(

@@ -8,6 +8,10 @@ import time
 from .. import text
 from .findings import LETTERS, SLOW, TITLES, Findings
 
+# Stretches of 5 s with more than this stolen had a p99 of storage alone of 98 ms and more instead of 65 ms (median):
+# benchmarks/runs/2026-11-22-2-core.
+DISTURBED = 0.08
+
 
 def rows(found: Findings) -> list[list[str]]:
     """First row: titles; first column: what is shown."""
@@ -69,7 +73,13 @@ def verdict(found: Findings) -> str:
         f"and {text.seconds(good.p99)} with it; storage alone had {text.seconds(alone.p99)}."
     )
     if good.p99 >= bad.p99:
-        return first + " In this run the guard did not protect storage."
+        first += " In this run the guard did not protect storage."
+    taken = max(phase.taken for phase in found.phases.values())
+    if taken > DISTURBED:
+        first += (
+            f" Neighbours of this machine took up to {text.percent(taken)} of its CPU meanwhile, which makes storage "
+            "of an emulated node slow by itself: run it again when the machine is calm."
+        )
     return first
 
 
