@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from beerbench.batch import Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
-from beerbench.neighbours import Neighbours
+from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.requests import Requests
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
@@ -20,8 +20,6 @@ from beerlab.process import run
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
 DISKS = ("/data/01", "/data/02")
-# Storage alone, 49 stretches of 5 s: up to this share the median of the p99 was 65 ms, from 15 % on 375 ms.
-DISTURBED = 0.08
 
 
 def report_of(job: Job, timeout: float) -> dict[str, Any]:

@@ -18,12 +18,11 @@ import pytest
 from beerbench.batch import RUNNING, Batch, Job
 from beerbench.errors import BenchmarkError
 from beerbench.guard import Guard
-from beerbench.neighbours import Neighbours
+from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
-    DISTURBED,
     OBJECTIVE_SECONDS,
     StorageUser,
     assert_one_run,
@@ -42,7 +41,7 @@ ATTACK = 25.0
 
 HOGS = {
     "direct": "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1",
-    # Vector reads: an emulated CPU would else be what limits it, before the disk (24 streams of 16 KiB reads took
+    # Vector reads: else an emulated CPU is probably what limits it, before the disk (24 streams of 16 KiB reads took
     # 24 % of the disk). Short ones: what was sent before the freeze is served after it, here 32 reads.
     "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 8 --block 4KiB --pieces 4 "
     "--seconds 40 --on-signal 1",

@@ -6,11 +6,8 @@ from __future__ import annotations
 import time
 
 from .. import text
+from ..neighbours import DISTURBED
 from .findings import LETTERS, SLOW, TITLES, Findings
-
-# Stretches of 5 s with more than this stolen had a p99 of storage alone of 98 ms and more instead of 65 ms (median):
-# benchmarks/runs/2026-11-22-2-core.
-DISTURBED = 0.08
 
 
 def rows(found: Findings) -> list[list[str]]:
@@ -74,11 +71,11 @@ def verdict(found: Findings) -> str:
     )
     if good.p99 >= bad.p99:
         first += " In this run the guard did not protect storage."
-    taken = max(phase.taken for phase in found.phases.values())
-    if taken > DISTURBED:
+    taken = [phase.taken for phase in found.phases.values() if phase.taken > DISTURBED]
+    if taken:
         first += (
-            f" Neighbours of this machine took up to {text.percent(taken)} of its CPU meanwhile, which makes storage "
-            "of an emulated node slow by itself: run it again when the machine is calm."
+            f" Neighbours of this machine took up to {text.percent(max(taken))} of its CPU meanwhile, which makes "
+            "the storage of an emulated node slow by itself: run it again when the machine is calm."
         )
     return first
 
