@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,10 +127,14 @@ def guard(node: Machine) -> Guard:
     return Guard(node)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def neighbours() -> Iterator[Neighbours]:
     with Neighbours() as sampled:
+        start = time.time()
         yield sampled
+        end = time.time()
+    share = sampled.taken(start, end)
+    print(f"\nneighbours of this machine took {share:.0%} of its CPU in the {end - start:.0f} s of this test")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from beerlab.process import run
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
 DISKS = ("/data/01", "/data/02")
+ROOT = Path("/sys/fs/cgroup")
 
 
 def report_of(job: Job, timeout: float) -> dict[str, Any]:
@@ -27,6 +28,12 @@ def report_of(job: Job, timeout: float) -> dict[str, Any]:
     report = job.report(timeout)
     assert job.attributes("ExitCode") == ["0"], f"{report}\n{job.explain()}"
     return report
+
+
+def disk_requests(node: Machine, cgroup: str, *kinds: str) -> int:
+    """Requests of a cgroup on all disks so far; kinds: rios, wios (kernel, cgroup-v2.rst, io.stat)."""
+    io = node.execute(f"cat {ROOT / cgroup / 'io.stat'}").stdout.split()
+    return sum(int(word.split("=")[1]) for word in io if word.split("=")[0] in kinds)
 
 
 def assert_one_run(job: Job) -> None:

@@ -9,7 +9,7 @@ from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, report_of
+from support import StorageUser, assert_one_run, disk_requests, report_of
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
@@ -18,9 +18,7 @@ SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end with
 def usage(node: Machine, scope: str) -> tuple[int, int]:
     """CPU microseconds and I/O operations of a cgroup."""
     cpu = node.execute(f"cat {scope}/cpu.stat").stdout.split()
-    io = node.execute(f"cat {scope}/io.stat").stdout.split()
-    operations = sum(int(word.split("=")[1]) for word in io if word.startswith(("rios=", "wios=")))
-    return int(cpu[cpu.index("usage_usec") + 1]), operations
+    return int(cpu[cpu.index("usage_usec") + 1]), disk_requests(node, scope, "rios", "wios")
 
 
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,15 +19,33 @@ INTERVAL = 1.0
 # A share above which a latency is not judged. Storage alone, 49 stretches of 5 s: up to it the median of the p99 was
 # 65 ms, from 15 % on 375 ms (benchmarks/runs/2026-11-22-2-core).
 DISTURBED = 0.08
-STEAL = 7  # column of the line `cpu`; what follows (guest time) is counted in the first two already
+# Columns of the line `cpu`; what follows STEAL (guest time) is counted in the first two already.
+IDLE, IOWAIT, STEAL = 3, 4, 7
+LEAST_OWN = 0.1
 
-# Unix time, all CPU time since boot, stolen CPU time since boot; both in clock ticks.
-Sample = tuple[float, float, float]
+
+class Sample(NamedTuple):
+    """Unix time; all, stolen and idle CPU time since boot in clock ticks."""
+
+    time: float
+    total: float
+    stolen: float
+    idle: float = 0.0
 
 
 def read() -> Sample:
     ticks = [float(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1 : STEAL + 2]]
-    return time.time(), sum(ticks), ticks[STEAL]
+    return Sample(time.time(), sum(ticks), ticks[STEAL], ticks[IDLE] + ticks[IOWAIT])
+
+
+def own_seconds(before: Sample, after: Sample) -> float:
+    """The time between two samples without what neighbours took of it: how long the same work would have needed alone.
+
+    Of the time in which a CPU had something to do it got this share; at least LEAST_OWN, so that a wait in it ends.
+    """
+    wanted = (after.total - after.idle) - (before.total - before.idle)
+    share = 1 - (after.stolen - before.stolen) / wanted if wanted > 0 else 1.0
+    return (after.time - before.time) * min(1.0, max(LEAST_OWN, share))
 
 
 def taken(samples: Sequence[Sample], start: float, end: float) -> float:

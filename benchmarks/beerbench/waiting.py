@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from . import neighbours
 from .errors import BenchmarkError
 
 T = TypeVar("T")
@@ -20,17 +21,23 @@ def wait_until(
     """Calls `probe` until it returns something true, and returns that. An exception of the probe ends the wait.
 
     What it asks of an emulated node must not become the node's load: it rests twice as long as each call took,
-    but no more than REST.
+    but no more than REST. What neighbours of this machine took of its CPU does not count towards the timeout.
     """
-    deadline = time.monotonic() + timeout
+    began = looked = neighbours.read()
+    left = timeout
     while True:
         asked = time.monotonic()
         if value := probe():
             return value
-        now = time.monotonic()
-        if now > deadline:
-            raise BenchmarkError(f"not within {timeout:g} s: {what}\n{explain()}".rstrip())
-        time.sleep(max(interval, min(REST, 2 * (now - asked))))
+        took = time.monotonic() - asked
+        now = neighbours.read()
+        left -= neighbours.own_seconds(looked, now)
+        looked = now
+        if left < 0:
+            lost = now.time - began.time - timeout + left
+            beside = f" (and {lost:.0f} s that neighbours of this machine took)" if lost >= 1 else ""
+            raise BenchmarkError(f"not within {timeout:g} s{beside}: {what}\n{explain()}".rstrip())
+        time.sleep(max(interval, min(REST, 2 * took)))
 
 
 class Story:

@@ -4,7 +4,9 @@
 import math
 import time
 
-from beerbench.neighbours import Neighbours, read, taken
+import pytest
+from beerbench.errors import BenchmarkError
+from beerbench.neighbours import LEAST_OWN, Neighbours, Sample, own_seconds, read, taken
 from beerbench.waiting import wait_until
 
 # Two CPUs of 100 ticks a second; from 110 to 120 half of their time is stolen.
@@ -30,3 +32,20 @@ def test_the_kernels_numbers_are_read_while_it_runs():
     assert 0.0 <= neighbours.taken(start, time.time()) <= 1.0
     assert [sample[1] for sample in neighbours.samples] == sorted(sample[1] for sample in neighbours.samples)
     assert read()[1] >= neighbours.samples[-1][1] > 0
+
+
+def test_own_time_leaves_out_what_neighbours_took_of_the_time_in_which_there_was_work():
+    start = Sample(100, 0, 0, 0)
+    # Ten seconds of two CPUs, each with 100 ticks per second.
+    for stolen, idle, expected in [(0, 0, 10), (0, 2000, 10), (1000, 0, 5), (500, 1000, 5), (2000, 0, 10 * LEAST_OWN)]:
+        assert math.isclose(own_seconds(start, Sample(110, 2000, stolen, idle)), expected), (stolen, idle)
+    assert own_seconds(start, start) == 0
+
+
+def test_a_wait_does_not_count_what_neighbours_took(monkeypatch):
+    looks = iter([Sample(100.0 + n, 200.0 * n, 100.0 * n) for n in range(100)])  # half of it stolen
+    monkeypatch.setattr("beerbench.neighbours.read", lambda: next(looks))
+    asked = []
+    with pytest.raises(BenchmarkError, match=r"not within 5 s \(and 6 s that neighbours .* took\): pigs fly"):
+        wait_until(lambda: asked.append(1), 5, "pigs fly", interval=0)
+    assert len(asked) == 11
