@@ -77,6 +77,12 @@ class Attack:
     onset: float | None
 
 
+def whereabouts(node: Machine, scope: str) -> str:
+    """What the threads of a job wait for, and the CPU that it got: why an attack was none, should that happen again."""
+    threads = f"for pid in $(cat {scope}/cgroup.procs); do awk 1 /proc/$pid/task/*/wchan; done"
+    return node.execute(f"({threads}) | sort | uniq -c; cat {scope}/cpu.stat | head -n 3", check=False).stdout
+
+
 def wait_until_learned(guard: Guard, neighbours: Neighbours) -> None:
     since = time.time()
     try:
@@ -105,6 +111,7 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighb
     wait_until(lambda: time.time() > attack_from + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     after = [disk_requests(node, cgroup, "rios", "wios") for cgroup in (hog, STORAGE)]
     print(f"disk requests in the attack: {after[0] - before[0]} of the hog itself, {after[1] - before[1]} of {STORAGE}")
+    print(f"the hog now:\n{whereabouts(node, hog)}")
     samples = storage.stop()
     calm = samples.due_between(quiet_from, attack_from)
     assert reads >= 0.8 * len(calm), f"the page cache answers: {reads} disk reads for {len(calm)} requests"
