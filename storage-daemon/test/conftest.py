@@ -3,6 +3,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,17 @@ def running(server: Server) -> Server:
     return server
 
 
+@contextmanager
+def batch_port_of(server: Server) -> Iterator[int]:
+    """A port through which a client comes from a batch address."""
+    with Relay(server.port, "127.0.0.2") as relay:
+        yield relay.port
+
+
 @pytest.fixture
 def batch_port(running: Server) -> Iterator[int]:
-    """A port through which a client comes from a batch address."""
-    with Relay(running.port, "127.0.0.2") as relay:
-        yield relay.port
+    with batch_port_of(running) as port:
+        yield port
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A relay that gives a client another source address: XRootD clients cannot choose theirs."""
 
+import contextlib
 import socket
 import threading
 from types import TracebackType
@@ -33,7 +34,12 @@ class Relay:
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # the other direction has seen the end first
+            # A client that was killed, or the other direction has seen the end first. For a client that is gone its
+            # kernel answers with a reset; a socket that is only shut down would take data until the server blocks.
+            for one in (source, sink):
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
 
     def __enter__(self) -> "Relay":
         return self

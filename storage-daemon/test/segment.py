@@ -42,6 +42,7 @@ HEADER = (  # name, offset, format
     ("slots_overflow", 144, "Q"),
     ("clients_overflow", 152, "Q"),
     ("internal_errors", 160, "Q"),
+    ("shaping_sequence", 168, "Q"),
 )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import segment
+from control import Control
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
@@ -37,6 +38,10 @@ class Server:
         self.data = folder / "data"
         self.config = folder / "xrootd-beer.cfg"
         self.segment_file = folder / "segment" / "beer.lat"
+        self.control = Control(
+            folder / "control" / "shaping", lambda: int(self.segment()["header"]["shaping_sequence"])
+        )
+        self.policy_file = folder / "policy"
         self.prefix: Sequence[str] = ()  # a command that starts the server
         self.plugin = os.environ["BEER_PLUGIN"]
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,10 +49,12 @@ class Server:
         for name in ("admin", "pid", "segment", "data/01/store", "data/01/jobs", "data/02/store"):
             (folder / name).mkdir(parents=True)
         subprocess.run([TOP / "config" / "beer-storage-keys", "--root", folder / "root"], check=True)
+        shutil.copy(TOP / "config" / "beer-policy.cfg", self.policy_file)
         self.write_config()
         folder.chmod(0o755)
+        self.control.path.parent.mkdir(mode=0o755)
         for path in [folder, *folder.rglob("*")]:
-            if (folder / "root/etc/beer") not in path.parents:
+            if (folder / "root/etc/beer") not in path.parents and path != self.control.path.parent:
                 shutil.chown(path, "xrootd", "xrootd")
 
     def write_config(self, replace: dict[str, str] | None = None, append: str = "") -> None:
@@ -56,6 +63,8 @@ class Server:
             "/etc/xrootd/beer.keytab": f"{self.folder}/root/etc/xrootd/beer.keytab",
             "/etc/xrootd/beer-authdb": f"{self.folder}/authdb",
             "/run/beer/storage/beer.lat": str(self.segment_file),
+            "/run/beer/control/shaping": str(self.control.path),
+            "/etc/xrootd/beer-policy.cfg": str(self.policy_file),
             "/var/spool/xrootd": f"{self.folder}/admin",
             "/run/xrootd": f"{self.folder}/pid",
             "libXrdBeer.so": self.plugin,

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cerrno>
+#include <fcntl.h>
 #include <string>
 #include <vector>
 
+#include "FakeAio.hh"
 #include "FakePlatform.hh"
 #include "XrdOss/XrdOss.hh"
-#include "XrdSfs/XrdSfsAio.hh"
 
 namespace beer {
 
@@ -17,7 +18,9 @@ struct FakeDisk {
     std::vector<std::string> calls;
     ssize_t result = 0;
     uint64_t takes_ns = 1000000;
-    int fd = -1;
+    int fd = -1, direct_fd = -1;
+    int open_result = 0, fsync_result = 0; // instead of `result`
+    std::vector<int> flags = {};           // of each open
 
     ssize_t Called(const std::string& name) {
         calls.push_back(name);
@@ -33,7 +36,12 @@ class FakeOssFile final : public XrdOssDF {
     ~FakeOssFile() override { disk_.calls.push_back("delete"); }
     int Opendir(const char*, XrdOucEnv&) override { return disk_.CalledInt("opendir"); }
     int Readdir(char*, int) override { return disk_.CalledInt("readdir"); }
-    int Open(const char*, int, mode_t, XrdOucEnv&) override { return disk_.CalledInt("open"); }
+    int Open(const char*, int flags, mode_t, XrdOucEnv&) override {
+        disk_.flags.push_back(flags);
+        direct_ = flags & O_DIRECT;
+        const int result = disk_.CalledInt("open");
+        return disk_.open_result ? disk_.open_result : result;
+    }
     int Close(long long*) override { return disk_.CalledInt("close"); }
     ssize_t Read(void*, off_t, size_t) override { return disk_.Called("read"); }
     ssize_t Read(off_t, size_t) override { return disk_.Called("preread"); }
@@ -47,11 +55,14 @@ class FakeOssFile final : public XrdOssDF {
     ssize_t WriteV(XrdOucIOVec*, int) override { return disk_.Called("writev"); }
     ssize_t pgWrite(void*, off_t, size_t, uint32_t*, uint64_t) override { return disk_.Called("pgwrite"); }
     int pgWrite(XrdSfsAio*, uint64_t) override { return disk_.CalledInt("aio pgwrite"); }
-    int Fsync() override { return disk_.CalledInt("fsync"); }
+    int Fsync() override {
+        const int result = disk_.CalledInt("fsync");
+        return disk_.fsync_result ? disk_.fsync_result : result;
+    }
     int Fsync(XrdSfsAio*) override { return disk_.CalledInt("aio fsync"); }
     int Ftruncate(unsigned long long) override { return disk_.CalledInt("ftruncate"); }
     int Fchmod(mode_t) override { return disk_.CalledInt("fchmod"); }
-    int getFD() override { return disk_.fd; }
+    int getFD() override { return direct_ ? disk_.direct_fd : disk_.fd; }
     off_t getMmap(void** address) override {
         *address = this;
         return 4096;
@@ -59,6 +70,7 @@ class FakeOssFile final : public XrdOssDF {
 
   private:
     FakeDisk& disk_;
+    bool direct_ = false;
 };
 
 class FakeOss final : public XrdOss {
@@ -79,13 +91,6 @@ class FakeOss final : public XrdOss {
 
   private:
     FakeDisk& disk_;
-};
-
-struct FakeAio final : XrdSfsAio {
-    void doneRead() override { ++reads; }
-    void doneWrite() override { ++writes; }
-    void Recycle() override {}
-    int reads = 0, writes = 0;
 };
 
 } // namespace beer

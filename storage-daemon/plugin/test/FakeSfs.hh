@@ -12,7 +12,11 @@ namespace beer {
 // A next layer that writes down each call and for whom it was.
 struct FakeSfsLog {
     std::vector<std::string> calls;
+    std::vector<std::pair<long long, int>> moved; // place and size of each data request
     int result = SFS_OK;
+    std::vector<uint32_t*> checksums;
+    int sync_result = SFS_OK; // instead of `result`
+    bool moves = false;       // data requests answer with their size instead of `result`
 
     int Called(const std::string& name) {
         static const char* const classes[] = {"storage", "batch", "internal"};
@@ -20,6 +24,17 @@ struct FakeSfsLog {
         const char* whom = context ? classes[static_cast<int>(context->origin.traffic)] : "nobody";
         calls.push_back(name + (context && context->sequential ? " sequential" : "") + " for " + whom);
         return result;
+    }
+    int Moved(const std::string& name, long long offset, int size) {
+        moved.push_back({offset, size});
+        const int told = Called(name);
+        return moves ? size : told;
+    }
+    int Moved(const std::string& name, const XrdOucIOVec* entries, int count) {
+        int bytes = 0;
+        for (int i = 0; i < count; ++i)
+            bytes += entries[i].size;
+        return Moved(name, count ? entries[0].offset : 0, bytes);
     }
 };
 
@@ -41,20 +56,30 @@ class FakeSfsFile final : public XrdSfsFile {
         size = 4096;
         return SFS_OK;
     }
-    BEER_FAKE(pgRead, XrdSfsFileOffset, char*, XrdSfsXferSize, uint32_t*, uint64_t)
+    int pgRead(XrdSfsFileOffset offset, char*, XrdSfsXferSize size, uint32_t* checksums, uint64_t) override {
+        log_.checksums.push_back(checksums);
+        return log_.Moved("pgRead", offset, size);
+    }
     BEER_FAKE(pgRead, XrdSfsAio*, uint64_t)
-    BEER_FAKE(pgWrite, XrdSfsFileOffset, char*, XrdSfsXferSize, uint32_t*, uint64_t)
+    int pgWrite(XrdSfsFileOffset offset, char*, XrdSfsXferSize size, uint32_t*, uint64_t) override {
+        return log_.Moved("pgWrite", offset, size);
+    }
     BEER_FAKE(pgWrite, XrdSfsAio*, uint64_t)
     BEER_FAKE(read, XrdSfsFileOffset, XrdSfsXferSize)
-    BEER_FAKE(read, XrdSfsFileOffset, char*, XrdSfsXferSize)
+    int read(XrdSfsFileOffset offset, char*, XrdSfsXferSize size) override { return log_.Moved("read", offset, size); }
     BEER_FAKE(read, XrdSfsAio*)
-    BEER_FAKE(readv, XrdOucIOVec*, int)
+    int readv(XrdOucIOVec* entries, int count) override { return log_.Moved("readv", entries, count); }
     BEER_FAKE(SendData, XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize)
-    BEER_FAKE(write, XrdSfsFileOffset, const char*, XrdSfsXferSize)
+    int write(XrdSfsFileOffset offset, const char*, XrdSfsXferSize size) override {
+        return log_.Moved("write", offset, size);
+    }
     BEER_FAKE(write, XrdSfsAio*)
-    BEER_FAKE(writev, XrdOucIOVec*, int)
+    int writev(XrdOucIOVec* entries, int count) override { return log_.Moved("writev", entries, count); }
     BEER_FAKE(stat, struct stat*)
-    int sync() override { return log_.Called("sync"); }
+    int sync() override {
+        const int result = log_.Called("sync");
+        return log_.sync_result ? log_.sync_result : result;
+    }
     BEER_FAKE(sync, XrdSfsAio*)
     BEER_FAKE(truncate, XrdSfsFileOffset)
     int getCXinfo(char*, int&) override { return log_.Called("getCXinfo"); }

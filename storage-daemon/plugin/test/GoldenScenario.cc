@@ -79,6 +79,7 @@ std::string GoldenDump(const std::string& path) {
     scene.recorder->Streams(1, true, 1);
     scene.segment->filesystem(1).flags = kFlagOverloaded;
     scene.segment->header().slots_overflow = 7;
+    scene.segment->header().shaping_sequence = 4711;
     for (int i = 0; i < 3; ++i)
         scene.recorder->InternalError();
     scene.segment->header().heartbeat_ns = scene.clock.now_ns + 100 * ms;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <functional>
 #include <map>
+#include <sys/stat.h>
 
 #include "FakeOss.hh"
 #include "TemporaryFolder.hh"
@@ -206,6 +207,124 @@ TEST_F(OssTest, NoVirtualFunctionFallsBackToTheBaseClass) {
             EXPECT_NE(name.rfind("XrdOssDF::", 0), 0u) << name;
         }
     }
+}
+
+class IoPolicyTest : public OssTest {
+  protected:
+    IoPolicyTest() { disk.fd = disk.direct_fd = descriptor; }
+    // One call in the name of a stream with this policy; what reached the disk.
+    std::vector<std::string> Calls(const std::function<void(XrdOssDF&)>& call, int flags = O_RDWR) {
+        auto file = Opened(flags);
+        {
+            const Context context({Traffic::storage, 0}, false, &policy);
+            call(*file);
+        }
+        return disk.calls;
+    }
+    // Of the folder of this test; without it there is nothing to show.
+    bool DirectIo() {
+        struct statx found{};
+        return statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0 ||
+               !(found.stx_mask & STATX_DIOALIGN) || found.stx_dio_mem_align;
+    }
+    using Strings = std::vector<std::string>;
+    Policy policy;
+    alignas(4096) char page[8192];
+};
+
+TEST_F(IoPolicyTest, SyncWritesThroughEachTime) {
+    policy.type = IoType::sync;
+    disk.result = 0;
+    EXPECT_EQ(Calls([&](XrdOssDF& file) {
+                  disk.result = 10;
+                  EXPECT_EQ(file.Write(buffer, 0, 10), 10);
+                  EXPECT_EQ(file.Read(buffer, 0, 10), 10);
+              }),
+              (Strings{"write", "fsync", "read"}));
+}
+
+TEST_F(IoPolicyTest, AFailedSyncIsAFailedWrite) {
+    policy.type = IoType::sync;
+    Calls([&](XrdOssDF& file) {
+        disk.result = 10;
+        disk.fsync_result = -EIO;
+        EXPECT_EQ(file.pgWrite(buffer, 0, 10, nullptr, 0), -EIO);
+    });
+    EXPECT_EQ(Field(Event::write, Traffic::storage, 3), 1u) << "and counted as an error";
+}
+
+TEST_F(IoPolicyTest, DirectIsASecondDescriptorForWhatIsAligned) {
+    if (!DirectIo()) GTEST_SKIP() << "no direct I/O in " << folder.path;
+    policy.type = IoType::direct;
+    const auto calls = Calls([&](XrdOssDF& file) {
+        EXPECT_EQ(file.Read(page, 4096, 4096), 0);
+        EXPECT_EQ(file.Write(page, 0, 8192), 0);
+    });
+    EXPECT_EQ(calls, (Strings{"open", "read", "write"})) << "no fsync: it did not go through the page cache";
+    EXPECT_EQ(disk.flags, (std::vector<int>{O_RDWR, O_RDWR | O_DIRECT}));
+}
+
+TEST_F(IoPolicyTest, WhatIsNotAlignedGoesThroughThePageCacheAndToTheDisk) {
+    if (!DirectIo()) GTEST_SKIP() << "no direct I/O in " << folder.path;
+    policy.type = IoType::direct;
+    const auto calls = Calls([&](XrdOssDF& file) {
+        disk.result = 0;
+        file.Read(page, 0, 4096);
+        disk.result = 10;
+        file.Read(page + 1, 0, 4096);
+        file.Read(page, 1, 4096);
+        file.Read(page, 0, 100);
+        file.ReadV(pieces, 2);
+        EXPECT_EQ(file.Write(page, 0, 100), 10);
+        EXPECT_EQ(file.WriteV(pieces, 2), 10);
+    });
+    EXPECT_EQ(calls, (Strings{"open", "read", "read", "read", "read", "readv", "write", "fsync", "writev", "fsync"}));
+}
+
+TEST_F(IoPolicyTest, WithoutDirectIoInTheFilesystemItIsBuffered) {
+    policy.type = IoType::direct;
+    const auto calls = Calls([&](XrdOssDF& file) {
+        disk.open_result = -EINVAL;
+        file.Read(page, 0, 4096);
+        file.Read(page, 0, 4096);
+    });
+    EXPECT_EQ(calls, (Strings{"open", "delete", "read", "read"})) << "tried once";
+}
+
+TEST_F(IoPolicyTest, AnotherFileInItsPlaceIsNotTouched) {
+    policy.type = IoType::direct;
+    const int other = open(folder.Write("other", "x").c_str(), O_RDONLY | O_CLOEXEC);
+    disk.direct_fd = other;
+    EXPECT_EQ(Calls([&](XrdOssDF& file) { file.Write(page, 0, 4096); }), (Strings{"open", "delete", "write"}));
+    close(other);
+}
+
+TEST_F(IoPolicyTest, APriorityIsForOneRequest) {
+    policy.priority_from = Level::user;
+    const auto set = [&](XrdOssDF& file, const char* priority) {
+        policy.priority = *ParseIoPriority(priority);
+        platform.io_priorities.clear();
+        file.Read(buffer, 0, 10);
+        return platform.io_priorities;
+    };
+    Calls([&](XrdOssDF& file) {
+        EXPECT_EQ(set(file, "be:7"), (std::vector<int>{(2 << 13) | 7, 0}));
+        EXPECT_EQ(set(file, "be:4"), (std::vector<int>{(2 << 13) | 4, 0}));
+        platform.io_priorities.clear();
+        file.Fsync();
+        EXPECT_EQ(platform.io_priorities.size(), 2u);
+        platform.refuses_priority = true;
+        EXPECT_EQ(set(file, "rt:0"), (std::vector<int>{1 << 13})) << "nothing to take back";
+        policy.priority_from = Level::none;
+        EXPECT_TRUE(set(file, "be:4").empty()) << "nobody said anything: no system call";
+    });
+}
+
+TEST_F(IoPolicyTest, TheServersOwnWorkComesLast) {
+    auto file = Opened();
+    platform.io_priorities.clear();
+    file->Read(buffer, 0, 10);
+    EXPECT_EQ(platform.io_priorities, (std::vector<int>{(2 << 13) | 7, 0}));
 }
 
 } // namespace beer

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <arpa/inet.h>
+#include <cerrno>
 #include <functional>
 #include <netinet/in.h>
 
+#include "FakeAio.hh"
 #include "FakePlatform.hh"
 #include "FakeSfs.hh"
 #include "TemporaryFolder.hh"
@@ -148,6 +150,7 @@ TEST_F(SfsTest, DataCallsCarryTheClientThatOpenedTheStream) {
     std::unique_ptr<XrdSfsFile> file(layer->newFile(nullptr, 0));
     char buffer[8], type[4];
     int size = 0;
+    XrdOucIOVec entries[1] = {{0, 8, 0, buffer}};
     EXPECT_EQ(file->open(path.c_str(), SFS_O_SEQIO, 0, &batch.entity, nullptr), SFS_OK);
     EXPECT_EQ(Calls(), std::vector<std::string>{"open sequential for batch"});
     log.result = 8;
@@ -156,20 +159,13 @@ TEST_F(SfsTest, DataCallsCarryTheClientThatOpenedTheStream) {
         {"fctl", [&] { return file->fctl(SFS_FCTL_STATV, nullptr, error); }},
         {"fctl", [&] { return file->fctl(SFS_FCTL_SPEC1, 0, nullptr, nullptr); }},
         {"pgRead", [&] { return file->pgRead(0, buffer, 8, nullptr, 0); }},
-        {"pgRead", [&] { return file->pgRead(nullptr, 0); }},
         {"pgWrite", [&] { return file->pgWrite(0, buffer, 8, nullptr, 0); }},
-        {"pgWrite", [&] { return file->pgWrite(nullptr, 0); }},
-        {"read", [&] { return file->read(0, 8); }},
         {"read", [&] { return file->read(0, buffer, 8); }},
-        {"read", [&] { return file->read(nullptr); }},
-        {"readv", [&] { return file->readv(nullptr, 0); }},
-        {"SendData", [&] { return file->SendData(nullptr, 0, 8); }},
+        {"readv", [&] { return file->readv(entries, 1); }},
         {"write", [&] { return file->write(0, buffer, 8); }},
-        {"write", [&] { return file->write(nullptr); }},
-        {"writev", [&] { return file->writev(nullptr, 0); }},
+        {"writev", [&] { return file->writev(entries, 1); }},
         {"stat", [&] { return file->stat(nullptr); }},
         {"sync", [&] { return file->sync(); }},
-        {"sync", [&] { return file->sync(nullptr); }},
         {"truncate", [&] { return file->truncate(0); }},
         {"close", [&] { return file->close(); }},
     };
@@ -185,12 +181,46 @@ TEST_F(SfsTest, DataCallsCarryTheClientThatOpenedTheStream) {
     EXPECT_EQ(Calls(), std::vector<std::string>{"delete for batch"}) << "closing a lost client's file is its work";
 }
 
+TEST_F(SfsTest, AsynchronousRequestsAreExecutedAtOnce) {
+    const std::unique_ptr<XrdSfsFile> file(layer->newFile(nullptr, 0));
+    file->open(path.c_str(), SFS_O_RDWR, 0, &batch.entity, nullptr);
+    Calls();
+    char buffer[8];
+    FakeAio request;
+    request.sfsAio.aio_buf = buffer;
+    request.sfsAio.aio_offset = 4096;
+    request.sfsAio.aio_nbytes = 8;
+    log.moves = true;
+    EXPECT_EQ(file->read(&request), SFS_OK);
+    EXPECT_EQ(request.Result, 8);
+    EXPECT_EQ(file->pgRead(&request, 0), SFS_OK);
+    EXPECT_EQ(file->write(&request), SFS_OK);
+    EXPECT_EQ(file->pgWrite(&request, 0), SFS_OK);
+    EXPECT_EQ(file->sync(&request), SFS_OK);
+    EXPECT_EQ(request.reads, 2);
+    EXPECT_EQ(request.writes, 3);
+    EXPECT_EQ(Calls(), (std::vector<std::string>{"read for batch", "pgRead for batch", "write for batch",
+                                                 "pgWrite for batch", "sync for batch"}));
+    EXPECT_EQ(log.moved, (std::vector<std::pair<long long, int>>(4, {4096, 8})));
+}
+
+TEST_F(SfsTest, AHintToReadAheadIsForStorageOnly) {
+    const std::unique_ptr<XrdSfsFile> one(layer->newFile(nullptr, 0)), other(layer->newFile(nullptr, 0));
+    one->open(path.c_str(), SFS_O_RDONLY, 0, &storage.entity, nullptr);
+    other->open(path.c_str(), SFS_O_RDONLY, 0, &batch.entity, nullptr);
+    Calls();
+    EXPECT_EQ(one->read(0, 8), SFS_OK);
+    EXPECT_EQ(other->read(0, 8), SFS_OK);
+    EXPECT_EQ(Calls(), std::vector<std::string>{"read for storage"});
+}
+
 TEST_F(SfsTest, OffersNoWayAroundTheOssHalf) {
     const std::unique_ptr<XrdSfsFile> file(layer->newFile(nullptr, 0));
     EXPECT_EQ(file->fctl(SFS_FCTL_GETFD, nullptr, error), SFS_ERROR);
     EXPECT_EQ(error.getErrInfo(), ENOTSUP);
     void* address = this;
     off_t size = 1;
+    EXPECT_EQ(file->SendData(nullptr, 0, 8), SFS_ERROR);
     EXPECT_EQ(file->getMmap(&address, size), SFS_OK);
     EXPECT_EQ(address, nullptr);
     EXPECT_EQ(size, 0);
@@ -233,6 +263,172 @@ TEST_F(SfsTest, OpenStreamsAreCountedUntilClosedOrLost) {
     EXPECT_EQ(Readers(), 0u);
     writer.reset();
     EXPECT_EQ(Writers(), 0u);
+}
+
+// Batch is paced, storage is not: the same limit for all of the node, set by the guard.
+class PacedTest : public SfsTest {
+  protected:
+    PacedTest() {
+        platform.step_ns = 1000000000; // nobody waits for long
+        file.reset(layer->newFile(nullptr, 0));
+        log.moves = true;
+    }
+    const std::shared_ptr<Limit>& Batch() { return core->shaping().control().LimitOf(0); }
+    void Open(const Client& client) { file->open(path.c_str(), SFS_O_RDWR, 0, &client.entity, nullptr); }
+    uint64_t Paced(Traffic traffic) {
+        const std::string bytes = ReadFile(settings.segment);
+        const auto* header = reinterpret_cast<const Header*>(bytes.data());
+        const auto* series = reinterpret_cast<const SeriesRecord*>(bytes.data() + header->series_offset);
+        return series[kPacingKind + static_cast<uint32_t>(traffic)].operations;
+    }
+    std::unique_ptr<XrdSfsFile> file;
+    char* const buffer = nullptr; // nobody looks into it
+};
+
+TEST_F(PacedTest, AnUnlimitedRequestIsOnePiece) {
+    Open(batch);
+    EXPECT_EQ(file->read(5, buffer, 2000000), 2000000);
+    EXPECT_EQ(log.moved, (std::vector<std::pair<long long, int>>{{5, 2000000}}));
+}
+
+TEST_F(PacedTest, ALimitedRequestComesInPiecesThatEndAtPages) {
+    core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited}); // pieces of a tenth: 107 MB
+    Open(batch);
+    const int size = 250000000;
+    uint32_t checksums[100000] = {};
+    EXPECT_EQ(file->pgRead(100, buffer, size, checksums, 0), size);
+    ASSERT_EQ(log.moved.size(), 3u);
+    long long at = 100;
+    for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(log.moved[i].first, at);
+        EXPECT_EQ(log.checksums[i], checksums + (i ? at / 4096 : 0));
+        at += log.moved[i].second;
+        EXPECT_TRUE(i == 2 || at % 4096 == 0);
+    }
+    EXPECT_EQ(at, 100 + size);
+}
+
+TEST_F(PacedTest, VectorsOfBatchAreMovedOneEntryAtATimeSoThatALimitIsNotTooLate) {
+    Open(batch);
+    std::vector<XrdOucIOVec> entries = {{0, 10, 0, nullptr}, {4096, 20, 0, nullptr}, {100, 30, 0, nullptr}};
+    EXPECT_EQ(file->readv(entries.data(), 3), 60);
+    EXPECT_EQ(file->writev(entries.data(), 3), 60);
+    const std::vector<std::pair<long long, int>> each = {{0, 10}, {4096, 20}, {100, 30}};
+    EXPECT_EQ(std::vector(log.moved.begin(), log.moved.begin() + 3), each);
+    EXPECT_EQ(std::vector(log.moved.begin() + 3, log.moved.end()), each);
+}
+
+TEST_F(PacedTest, VectorsOfStorageAreOneRequest) {
+    Open(storage);
+    std::vector<XrdOucIOVec> entries = {{0, 10, 0, nullptr}, {4096, 20, 0, nullptr}};
+    EXPECT_EQ(file->readv(entries.data(), 2), 30);
+    EXPECT_EQ(log.moved.size(), 1u);
+}
+
+TEST_F(PacedTest, AShortReadEndsTheRequest) {
+    core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited});
+    Open(batch);
+    log.moves = false;
+    log.result = 7;
+    EXPECT_EQ(file->read(0, buffer, 250000000), 7);
+    EXPECT_EQ(log.moved.size(), 1u);
+    log.result = SFS_ERROR;
+    EXPECT_EQ(file->read(0, buffer, 250000000), SFS_ERROR);
+}
+
+TEST_F(PacedTest, AShortWriteIsAskedAgain) {
+    core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited});
+    Open(batch);
+    log.moves = false;
+    log.result = 100; // of the first piece of many
+    EXPECT_EQ(file->write(0, buffer, 300), 300);
+    EXPECT_EQ(log.moved, (std::vector<std::pair<long long, int>>{{0, 300}, {100, 200}, {200, 100}}));
+    log.result = 0;
+    EXPECT_EQ(file->write(0, buffer, 300), 0);
+    log.result = SFS_ERROR;
+    EXPECT_EQ(file->write(0, buffer, 300), SFS_ERROR);
+}
+
+TEST_F(PacedTest, MetadataOfHeldBatchIsToldToComeBack) {
+    core->shaping().pacer().Set(*Batch(), {0, 0});
+    Calls();
+    EXPECT_GE(layer->rem(path.c_str(), error, &batch.entity, nullptr), 5);
+    EXPECT_STREQ(error.getErrText(), "the guard of this node holds batch at the moment");
+    EXPECT_TRUE(Calls().empty());
+    EXPECT_EQ(layer->rem(path.c_str(), error, &storage.entity, nullptr), SFS_OK);
+}
+
+TEST_F(PacedTest, HeldBatchDoesNotHoldStorage) {
+    core->shaping().pacer().Set(*Batch(), {0, 0});
+    Open(storage);
+    EXPECT_EQ(file->read(0, buffer, 100), 100);
+    EXPECT_EQ(Paced(Traffic::storage), 0u);
+}
+
+TEST_F(PacedTest, MoreLinksThanMayBeHeldAreRefused) {
+    settings.shaping.workers = 32; // an eighth of them, and half of that for one client
+    core.reset();                  // the segment is that of one process
+    core = std::make_unique<Core>(settings, std::vector<Mount>{}, platform, [](const std::string&) {});
+    layer = std::make_unique<SfsFilesystem>(next, *core);
+    const auto open = [&](XrdSfsFile& one, Client& client, const char* link) {
+        client.entity.tident = link;
+        return one.open(path.c_str(), SFS_O_RDONLY, 0, &client.entity, nullptr);
+    };
+    std::unique_ptr<XrdSfsFile> files[5];
+    for (auto& one : files)
+        one.reset(layer->newFile(nullptr, 0));
+    EXPECT_EQ(open(*files[0], batch, "job.1:5@node"), SFS_OK);
+    EXPECT_EQ(open(*files[1], batch, "job.1:5@node"), SFS_OK) << "the same link";
+    EXPECT_EQ(open(*files[2], batch, "job.2:6@[::127.0.0.2]"), SFS_OK);
+    Calls();
+    EXPECT_EQ(open(*files[3], batch, "job.3:7@[::ffff:127.0.0.2]"), SFS_ERROR) << "half of an eighth of 32 is two";
+    EXPECT_EQ(files[3]->error.getErrInfo(), EUSERS);
+    EXPECT_TRUE(Calls().empty()) << "nobody was asked to open it";
+    EXPECT_EQ(open(*files[4], storage, "user.4:8@desk"), SFS_OK) << "storage is not concerned";
+    files[2]->close();
+    EXPECT_EQ(open(*files[3], batch, "job.3:7@[::ffff:127.0.0.2]"), SFS_OK);
+}
+
+TEST_F(PacedTest, StorageUsersWithALimitAreNeverRefused) {
+    settings.shaping.workers = 32;
+    settings.policy.Add({"beer.policy", "user:alice", "r", "bandwidth", "1GB/s"});
+    core.reset();
+    core = std::make_unique<Core>(settings, std::vector<Mount>{}, platform, [](const std::string&) {});
+    layer = std::make_unique<SfsFilesystem>(next, *core);
+    char alice[] = "alice";
+    storage.entity.name = alice;
+    std::unique_ptr<XrdSfsFile> files[6];
+    for (size_t i = 0; i < 6; ++i) {
+        const std::string link = "alice." + std::to_string(i) + ":5@desk";
+        storage.entity.tident = link.c_str();
+        files[i].reset(layer->newFile(nullptr, 0));
+        EXPECT_EQ(files[i]->open(path.c_str(), SFS_O_RDONLY, 0, &storage.entity, nullptr), SFS_OK) << i;
+        EXPECT_EQ(files[i]->read(0, buffer, 1000), 1000) << i;
+    }
+    EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "half of a sixteenth of 32 is one";
+    storage.entity.name = nullptr;
+}
+
+TEST_F(SfsTest, WithCsyncTheFileIsOnTheDiskBeforeItIsClosedOrTheClientIsTold) {
+    ShapingConfig config;
+    config.Add({"beer.policy", "space:*", "w", "iotype", "csync"});
+    core->shaping().Use(std::move(config));
+    const auto close = [&](bool written, int synced) {
+        const std::unique_ptr<XrdSfsFile> file(layer->newFile(nullptr, 0));
+        log.result = SFS_OK;
+        file->open(path.c_str(), SFS_O_RDWR, 0, &storage.entity, nullptr);
+        if (written) file->write(0, nullptr, 10);
+        Calls();
+        log.sync_result = synced;
+        const int closed = file->close();
+        log.sync_result = SFS_OK;
+        return closed;
+    };
+    EXPECT_EQ(close(true, SFS_OK), SFS_OK);
+    EXPECT_EQ(Calls()[0], "sync for storage");
+    EXPECT_EQ(close(true, SFS_ERROR), SFS_ERROR);
+    EXPECT_EQ(Calls()[1], "close for storage") << "closed all the same";
+    EXPECT_EQ(close(false, SFS_ERROR), SFS_OK) << "nothing was written";
 }
 
 TEST_F(SfsTest, WhatAClientIsToldToWaitIsCounted) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/Recorder.hh"
+#include "core/shaping/Policy.hh"
 
 namespace beer {
 
@@ -12,7 +13,9 @@ class Context {
     // Without one, the work is the server's own (checksums, clean-up).
     static const Context* Current() { return current_; }
 
-    Context(const Origin& origin, bool sequential = false) : origin(origin), sequential(sequential), outer_(current_) {
+    // `policy` must outlive it; null = the default.
+    explicit Context(const Origin& origin, bool sequential = false, const Policy* policy = nullptr)
+        : origin(origin), sequential(sequential), policy(policy), outer_(current_) {
         current_ = this;
     }
     ~Context() { current_ = outer_; }
@@ -20,7 +23,8 @@ class Context {
     Context& operator=(const Context&) = delete;
 
     const Origin origin;
-    const bool sequential; // the client said that it reads from the beginning to the end
+    const bool sequential;      // the client said that it reads from the beginning to the end
+    const Policy* const policy; // of this stream and direction
 
   private:
     const Context* const outer_;

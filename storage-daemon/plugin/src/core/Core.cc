@@ -9,7 +9,8 @@
 namespace beer {
 
 Core::Core(Settings settings, const std::vector<Mount>& mounts, const Platform& platform, const Log& log)
-    : settings_(std::move(settings)), filesystems_(settings_.directories, mounts) {
+    : platform_(platform), settings_(std::move(settings)), filesystems_(settings_.directories, mounts),
+      shaping_(settings_.shaping, settings_.policy, filesystems_.filesystems(), platform, log) {
     for (const auto& missing : filesystems_.missing())
         log("not measured: " + missing);
     SegmentOptions options;
@@ -22,6 +23,8 @@ Core::Core(Settings settings, const std::vector<Mount>& mounts, const Platform& 
         if (segment_) {
             heartbeat_ = std::make_unique<Heartbeat>(*segment_, platform);
             recorder_ = std::make_unique<Recorder>(*segment_, platform);
+            shaping_.control().ReportTo(segment_->header().shaping_sequence);
+            shaping_.overload().OnChange([this](uint32_t i, bool now) { recorder_->Overloaded(i, now); });
             return;
         }
     } catch (const std::exception& exception) {
@@ -32,13 +35,13 @@ Core::Core(Settings settings, const std::vector<Mount>& mounts, const Platform& 
 
 template <typename Find>
 uint32_t Core::OnNode(const char* path, Find find) const noexcept {
-    if (!recorder_ || !path) return kNoFilesystem;
+    if (!path) return kNoFilesystem;
     try {
         char buffer[PATH_MAX + 1];
         const char* on_node = translate_ ? translate_(path, buffer, sizeof buffer) : path;
         return on_node ? find(on_node) : kNoFilesystem;
     } catch (...) {
-        recorder_->InternalError();
+        if (recorder_) recorder_->InternalError();
         return kNoFilesystem;
     }
 }
@@ -51,6 +54,15 @@ uint32_t Core::FilesystemOfOpen(const char* path, int fd) const noexcept {
     struct stat found{};
     if (fstat(fd, &found) != 0) return FilesystemOf(path);
     return OnNode(path, [&](const char* on_node) { return filesystems_.FindOpen(on_node, found.st_dev); });
+}
+
+std::string Core::PathOnNode(const char* path) const noexcept {
+    std::string found;
+    OnNode(path, [&](const char* on_node) {
+        found = on_node;
+        return kNoFilesystem;
+    });
+    return found;
 }
 
 Origin Core::OriginOf(const sockaddr* from) const noexcept {

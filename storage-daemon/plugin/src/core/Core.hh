@@ -11,6 +11,7 @@
 #include "core/Heartbeat.hh"
 #include "core/PrefixList.hh"
 #include "core/Recorder.hh"
+#include "core/shaping/Shaping.hh"
 
 struct sockaddr;
 
@@ -21,6 +22,10 @@ struct Settings {
     std::string segment; // path of the file
     std::vector<std::string> directories;
     PrefixList batch;
+    bool serves_http = false;
+    ShapingOptions shaping;
+    ShapingConfig policy;    // of the configuration file
+    std::string policy_file; // with more of it, read again when it changes; empty = none
 };
 
 // What the two halves of the plug-in share. When the segment cannot be made it says so once and the server serves
@@ -32,6 +37,9 @@ class Core {
 
     Recorder* recorder() const { return recorder_.get(); }
     const FilesystemTable& filesystems() const { return filesystems_; }
+    Shaping& shaping() { return shaping_; }
+    bool serves_http() const { return settings_.serves_http; }
+    const Platform& platform() const { return platform_; }
 
     // How the OSS half turns a path of a client into one on the node (null = there is none); set before the server
     // serves. The buffer is for the result, which may also be the path itself.
@@ -41,6 +49,8 @@ class Core {
     uint32_t FilesystemOf(const char* path) const noexcept;
     // The same for an open file.
     uint32_t FilesystemOfOpen(const char* path, int fd) const noexcept;
+    // Where a client's path is on the node; empty = nowhere.
+    std::string PathOnNode(const char* path) const noexcept;
 
     // The class of a client by its address. Null: it has none (a local socket), which is storage.
     Origin OriginOf(const sockaddr* address) const noexcept;
@@ -53,13 +63,15 @@ class Core {
     template <typename Find>
     uint32_t OnNode(const char* path, Find find) const noexcept;
 
+    const Platform& platform_;
     const Settings settings_;
     const FilesystemTable filesystems_;
     Translate translate_;
     std::atomic<bool> sfs_half_{false};
     std::unique_ptr<Segment> segment_;
     std::unique_ptr<Recorder> recorder_;
-    std::unique_ptr<Heartbeat> heartbeat_; // last: it uses the segment
+    std::unique_ptr<Heartbeat> heartbeat_; // after the segment, which it uses
+    Shaping shaping_;
 };
 
 } // namespace beer

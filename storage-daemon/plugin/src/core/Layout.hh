@@ -61,7 +61,8 @@ struct Header {
     Counter64 slots_overflow;
     Counter64 clients_overflow;
     Counter64 internal_errors;
-    char unused168[24];
+    Counter64 shaping_sequence; // of the shaping segment that was applied last
+    char unused176[16];
     char instance[kInstanceBytes];
     char unused256[4096 - 256];
 };

@@ -13,6 +13,10 @@ class Platform {
     virtual uint64_t RealtimeNs() const = 0;
     virtual uint32_t ProcessId() const = 0;
     virtual uint32_t ThreadId() const = 0; // a system call: asked once per thread
+    // What the process was started with.
+    virtual int StartingIoPriority() const noexcept = 0;
+    // Of the calling thread, as ioprio_set(2) takes it. False: the kernel refused.
+    virtual bool SetIoPriority(int priority) const noexcept = 0;
 };
 
 const Platform& RealPlatform();

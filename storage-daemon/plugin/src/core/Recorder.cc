@@ -37,6 +37,11 @@ void Recorder::Streams(uint32_t filesystem, bool writer, int change) {
     counter.fetch_add(static_cast<uint32_t>(change), std::memory_order_relaxed);
 }
 
+void Recorder::Overloaded(uint32_t filesystem, bool now) {
+    if (filesystem == kNoFilesystem) return;
+    segment_.filesystem(filesystem).flags.store(now ? 1 : 0, std::memory_order_relaxed);
+}
+
 OperationTimer::OperationTimer(Recorder* recorder, uint32_t filesystem, Event event, const Origin& origin,
                                uint64_t bytes) noexcept
     : filesystem_(filesystem), event_(event), origin_(origin) {

@@ -37,6 +37,7 @@ class Recorder {
 
     // A stream opened (+1) or closed (-1).
     void Streams(uint32_t filesystem, bool writer, int change);
+    void Overloaded(uint32_t filesystem, bool now);
 
   private:
     void Delay(uint32_t filesystem, uint32_t kind, Traffic traffic, uint64_t delay_ns);

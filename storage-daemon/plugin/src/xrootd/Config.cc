@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xrootd/Config.hh"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -57,6 +58,16 @@ std::string SegmentFile(const Words& values, Settings& settings) {
     return Path(settings.segment);
 }
 
+std::string ControlFilePath(const Words& values, Settings& settings) {
+    if (std::string wrong = One(values, "path", settings.shaping.control); !wrong.empty()) return wrong;
+    return Path(settings.shaping.control);
+}
+
+std::string PolicyFilePath(const Words& values, Settings& settings) {
+    if (std::string wrong = One(values, "path", settings.policy_file); !wrong.empty()) return wrong;
+    return Path(settings.policy_file);
+}
+
 std::string Instance(const Words& values, Settings& settings) {
     if (std::string wrong = One(values, "name", settings.instance); !wrong.empty()) return wrong;
     const char* allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
@@ -67,23 +78,40 @@ std::string Instance(const Words& values, Settings& settings) {
 }
 
 const std::map<std::string, std::function<std::string(const Words&, Settings&)>> kDirectives = {
-    {"beer.batch", Batch},
-    {"beer.fs", Directories},
-    {"beer.instance", Instance},
-    {"beer.segment", SegmentFile},
+    {"beer.batch", Batch},       {"beer.control", ControlFilePath},   {"beer.fs", Directories},
+    {"beer.instance", Instance}, {"beer.policyfile", PolicyFilePath}, {"beer.segment", SegmentFile},
 };
 
-std::string Known() {
+std::string Names(std::vector<std::string> all) {
+    std::sort(all.begin(), all.end());
     std::string names;
-    for (const auto& directive : kDirectives)
-        names += (names.empty() ? "" : ", ") + directive.first;
+    for (const auto& name : all)
+        names += (names.empty() ? "" : ", ") + name;
     return names;
+}
+
+bool IsPolicy(const std::string& directive) {
+    const auto& names = ShapingConfig::Directives();
+    return std::find(names.begin(), names.end(), directive) != names.end();
+}
+
+std::string AddPolicyLine(const std::string& directive, const Words& values, ShapingConfig& policy) {
+    Words line = {directive};
+    line.insert(line.end(), values.begin(), values.end());
+    return policy.Add(line);
 }
 
 bool LoadsSfsHalf(const Words& words) {
     for (const auto& word : words)
         if (word.find("libXrdBeer") != std::string::npos) return true;
     return false;
+}
+
+// `xrd.sched ... maxt N`: how many threads there may be.
+void ReadSched(const Words& words, Settings& settings) {
+    for (size_t i = 0; i + 1 < words.size(); ++i)
+        if (words[i] == "maxt")
+            settings.shaping.workers = static_cast<uint32_t>(std::max(4, std::atoi(words[i + 1].c_str())));
 }
 
 } // namespace
@@ -102,37 +130,73 @@ unsigned LineOf(const std::string& file, const std::string& directive, const std
     return first;
 }
 
-bool ReadConfig(const char* file, XrdSysError& log, Config& config) {
-    const char* running = std::getenv("XRDNAME");
-    config.settings.instance = running && *running ? running : "anon";
-    const auto refuse = [&](const std::string& text) {
-        log.Emsg("Config", text.c_str());
-        return false;
-    };
-    if (!file || !*file) return refuse("no configuration file: beer.fs must say what to measure");
+namespace {
 
-    XrdOucGatherConf lines("beer. xrootd.fslib", &log);
-    if (lines.Gather(file, XrdOucGatherConf::full_lines) < 0) return refuse(std::string("cannot read ") + file);
+bool Refuse(XrdSysError& log, const std::string& text) {
+    log.Emsg("Config", text.c_str());
+    return false;
+}
+
+// Gives every line that begins with one of the `wanted` prefixes to `take`, which answers what is wrong with it.
+template <typename Take>
+bool ReadLines(const char* file, const char* wanted, XrdSysError& log, Take&& take) {
+    XrdOucGatherConf lines(wanted, &log);
+    if (lines.Gather(file, XrdOucGatherConf::full_lines) < 0) return Refuse(log, std::string("cannot read ") + file);
     while (const char* line = lines.GetLine()) {
         const std::string text = line;
         Words words = Split(text);
         if (words.empty()) continue;
         const std::string directive = words[0];
         words.erase(words.begin());
-        if (directive == "xrootd.fslib") {
-            config.sfs_half = config.sfs_half || LoadsSfsHalf(words);
-            continue;
-        }
-        const auto known = kDirectives.find(directive);
-        const std::string wrong =
-            known == kDirectives.end() ? "is unknown; there are " + Known() : known->second(words, config.settings);
+        const std::string wrong = take(directive, words);
         if (wrong.empty()) continue;
         const unsigned number = LineOf(file, directive, text);
-        return refuse(std::string(file) + (number ? ":" + std::to_string(number) : "") + ": " + directive + " " +
-                      wrong);
+        return Refuse(log, std::string(file) + (number ? ":" + std::to_string(number) : "") + ": " + directive + " " +
+                               wrong);
     }
+    return true;
+}
+
+} // namespace
+
+bool ReadPolicyFile(const std::string& file, XrdSysError& log, ShapingConfig& policy) {
+    return ReadLines(file.c_str(), "beer.", log, [&](const std::string& directive, const Words& values) {
+        return IsPolicy(directive)
+                   ? AddPolicyLine(directive, values, policy)
+                   : "does not belong into a policy file; there are " + Names(ShapingConfig::Directives());
+    });
+}
+
+bool ReadConfig(const char* file, XrdSysError& log, Config& config) {
+    const char* running = std::getenv("XRDNAME");
+    config.settings.instance = running && *running ? running : "anon";
+    if (!file || !*file) return Refuse(log, "no configuration file: beer.fs must say what to measure");
+
+    const auto take = [&](const std::string& directive, const Words& values) -> std::string {
+        if (directive == "xrootd.fslib") {
+            config.sfs_half = config.sfs_half || LoadsSfsHalf(values);
+            return "";
+        }
+        if (directive == "xrd.protocol") {
+            for (const auto& value : values)
+                if (value.find("libXrdHttp") != std::string::npos) config.settings.serves_http = true;
+            return "";
+        }
+        if (directive == "xrd.sched") {
+            ReadSched(values, config.settings);
+            return "";
+        }
+        if (const auto known = kDirectives.find(directive); known != kDirectives.end())
+            return known->second(values, config.settings);
+        if (IsPolicy(directive)) return AddPolicyLine(directive, values, config.settings.policy);
+        std::vector<std::string> all = ShapingConfig::Directives();
+        for (const auto& known : kDirectives)
+            all.push_back(known.first);
+        return "is unknown; there are " + Names(all);
+    };
+    if (!ReadLines(file, "beer. xrootd.fslib xrd.sched xrd.protocol", log, take)) return false;
     if (config.settings.directories.empty())
-        return refuse(std::string(file) + ": beer.fs is missing: it says which directories to measure");
+        return Refuse(log, std::string(file) + ": beer.fs is missing: it says which directories to measure");
     if (config.settings.segment.empty())
         config.settings.segment = "/run/beer/storage/" + config.settings.instance + ".lat";
     return true;

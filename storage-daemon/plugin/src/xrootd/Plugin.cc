@@ -10,7 +10,9 @@
 #include "XrdSys/XrdSysError.hh"
 #include "XrdSys/XrdSysLogger.hh"
 #include "XrdVersion.hh"
+#include "core/shaping/Scheduler.hh"
 #include "xrootd/Config.hh"
+#include "xrootd/PolicyFile.hh"
 #include "xrootd/oss/OssFilesystem.hh"
 #include "xrootd/sfs/SfsFilesystem.hh"
 
@@ -45,13 +47,24 @@ XrdOss* XrdOssAddStorageSystem2(XrdOss* lower, XrdSysLogger* logger, const char*
         if (!config.sfs_half)
             log.Say("beer: WARNING: no `xrootd.fslib ++ libXrdBeer.so` in ", config_file,
                     ": batch is NOT told from storage, everything counts as storage");
+        const std::string policy_file = config.settings.policy_file;
+        const ShapingConfig policy = config.settings.policy;
         std::ifstream mountinfo("/proc/self/mountinfo");
         auto core = std::make_unique<Core>(std::move(config.settings), ReadMounts(mountinfo), RealPlatform(),
                                            [&](const std::string& text) { log.Say("beer: WARNING: ", text.c_str()); });
         for (const auto& filesystem : core->filesystems().filesystems()) {
             const std::string device =
                 std::to_string(filesystem.major_number) + ":" + std::to_string(filesystem.minor_number);
-            log.Say("beer: measures ", filesystem.path.c_str(), " on device ", device.c_str());
+            const std::string scheduler = SchedulerOf(filesystem.major_number, filesystem.minor_number);
+            const std::string effect =
+                (scheduler.empty() ? "" : ", scheduler " + scheduler) + ": " + PriorityEffect(scheduler);
+            log.Say("beer: measures ", filesystem.path.c_str(), " on device ", device.c_str(), effect.c_str());
+        }
+        if (!policy_file.empty()) {
+            auto reloaded = std::make_unique<PolicyFile>(policy_file, policy, core->shaping(), log);
+            if (!reloaded->Load()) return nullptr;
+            reloaded->Start();
+            reloaded.release(); // it lives as long as the process, as the core does
         }
         auto layer = std::make_unique<OssFilesystem>(*lower, *core);
         SetTheCore(core.release());

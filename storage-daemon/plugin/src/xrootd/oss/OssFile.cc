@@ -10,6 +10,10 @@
 namespace beer {
 namespace {
 
+constexpr off_t kUnaligned = 1; // a list of places is never read directly
+
+constexpr IoPriority kInternal{IoPriority::Class::best_effort, 7}; // of the server's own work
+
 size_t Sum(const XrdOucIOVec* pieces, int count) {
     size_t bytes = 0;
     for (int i = 0; i < count; ++i)
@@ -24,60 +28,95 @@ int OssFile::Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) {
     writable_ = (flags & O_ACCMODE) != O_RDONLY;
     OperationTimer timer = Timer(Event::open);
     const int result = timer.Done(wrapDF.Open(path, flags, mode, env));
-    if (result == 0) AfterOpen(path);
+    if (result == 0) AfterOpen(path, flags);
     return result;
 }
 
-void OssFile::AfterOpen(const char* path) noexcept {
+void OssFile::AfterOpen(const char* path, int flags) noexcept {
     const int fd = wrapDF.getFD();
     if (fd < 0) return;
     filesystem_ = core_.FilesystemOfOpen(path, fd);
+    try {
+        direct_ = std::make_unique<DirectFile>(storage_, path, flags, fd);
+    } catch (...) { // no memory: through the page cache then
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
     // XRootD itself would give this hint, had getFD() told it the descriptor.
     const Context* context = Context::Current();
     if (context && context->sequential) (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 }
 
 int OssFile::Close(long long* size) {
+    const IoPrioritySentry priority(core_.platform(), Priority());
     OperationTimer timer = Timer(writable_ ? Event::sync : Event::meta);
+    direct_.reset();
     return timer.Done(wrapDF.Close(size));
 }
 
+const Policy* OssFile::PolicyNow() const {
+    const Context* context = Context::Current();
+    return context ? context->policy : nullptr;
+}
+
+std::optional<IoPriority> OssFile::Priority() const {
+    if (core_.CurrentOrigin().traffic == Traffic::internal) return kInternal;
+    const Policy* policy = PolicyNow();
+    if (!policy || policy->priority_from == Level::none) return std::nullopt;
+    return policy->priority;
+}
+
+template <typename Call>
+ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call) {
+    const Policy* policy = PolicyNow();
+    const IoType type = policy ? policy->type : IoType::buffered;
+    XrdOssDF* file = &wrapDF;
+    if (type == IoType::direct && direct_)
+        if (XrdOssDF* direct = direct_->For(buffer, offset, size)) file = direct;
+    // What direct I/O was wanted for and cannot be is at least on the disk when the client is told so, as in EOS.
+    const bool through = event == Event::write && (type == IoType::sync || (type == IoType::direct && file == &wrapDF));
+
+    const IoPrioritySentry priority(core_.platform(), Priority());
+    OperationTimer timer = Timer(event, size);
+    ssize_t result = call(*file);
+    if (through && result > 0)
+        if (const int failed = wrapDF.Fsync(); failed < 0) result = failed;
+    return timer.Done(result, true);
+}
+
 ssize_t OssFile::Read(void* buffer, off_t offset, size_t size) {
-    OperationTimer timer = Timer(Event::read, size);
-    return timer.Done(wrapDF.Read(buffer, offset, size), true);
+    return Do(Event::read, buffer, offset, size, [&](XrdOssDF& file) { return file.Read(buffer, offset, size); });
 }
 
 ssize_t OssFile::ReadRaw(void* buffer, off_t offset, size_t size) {
-    OperationTimer timer = Timer(Event::read, size);
-    return timer.Done(wrapDF.ReadRaw(buffer, offset, size), true);
+    return Do(Event::read, buffer, offset, size, [&](XrdOssDF& file) { return file.ReadRaw(buffer, offset, size); });
 }
 
 ssize_t OssFile::ReadV(XrdOucIOVec* pieces, int count) {
-    OperationTimer timer = Timer(Event::read, Sum(pieces, count));
-    return timer.Done(wrapDF.ReadV(pieces, count), true);
+    return Do(Event::read, nullptr, kUnaligned, Sum(pieces, count),
+              [&](XrdOssDF& file) { return file.ReadV(pieces, count); });
 }
 
 ssize_t OssFile::pgRead(void* buffer, off_t offset, size_t size, uint32_t* checksums, uint64_t options) {
-    OperationTimer timer = Timer(Event::read, size);
-    return timer.Done(wrapDF.pgRead(buffer, offset, size, checksums, options), true);
+    return Do(Event::read, buffer, offset, size,
+              [&](XrdOssDF& file) { return file.pgRead(buffer, offset, size, checksums, options); });
 }
 
 ssize_t OssFile::Write(const void* buffer, off_t offset, size_t size) {
-    OperationTimer timer = Timer(Event::write, size);
-    return timer.Done(wrapDF.Write(buffer, offset, size), true);
+    return Do(Event::write, buffer, offset, size, [&](XrdOssDF& file) { return file.Write(buffer, offset, size); });
 }
 
 ssize_t OssFile::WriteV(XrdOucIOVec* pieces, int count) {
-    OperationTimer timer = Timer(Event::write, Sum(pieces, count));
-    return timer.Done(wrapDF.WriteV(pieces, count), true);
+    return Do(Event::write, nullptr, kUnaligned, Sum(pieces, count),
+              [&](XrdOssDF& file) { return file.WriteV(pieces, count); });
 }
 
 ssize_t OssFile::pgWrite(void* buffer, off_t offset, size_t size, uint32_t* checksums, uint64_t options) {
-    OperationTimer timer = Timer(Event::write, size);
-    return timer.Done(wrapDF.pgWrite(buffer, offset, size, checksums, options), true);
+    return Do(Event::write, buffer, offset, size,
+              [&](XrdOssDF& file) { return file.pgWrite(buffer, offset, size, checksums, options); });
 }
 
 int OssFile::Fsync() {
+    const IoPrioritySentry priority(core_.platform(), Priority());
     OperationTimer timer = Timer(Event::sync);
     return timer.Done(wrapDF.Fsync());
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "XrdOss/XrdOssWrapper.hh"
 #include "core/Core.hh"
+#include "core/shaping/IoPrioritySentry.hh"
+#include "xrootd/oss/DirectFile.hh"
 
 namespace beer {
 
@@ -10,7 +14,10 @@ namespace beer {
 // Core::CurrentOrigin() says for whom each call is.
 class OssFile final : public XrdOssWrapDF {
   public:
-    OssFile(XrdOssDF& lower, Core& core) : XrdOssWrapDF(lower), core_(core) { dfType = lower.DFType(); }
+    // `storage`: what `lower` came from, for a second descriptor of the same file.
+    OssFile(XrdOssDF& lower, Core& core, XrdOss& storage) : XrdOssWrapDF(lower), core_(core), storage_(storage) {
+        dfType = lower.DFType();
+    }
     ~OssFile() override { delete &wrapDF; } // XrdOssWrapDF does not own what it wraps
 
     int Open(const char* path, int flags, mode_t mode, XrdOucEnv& env) override;
@@ -48,9 +55,17 @@ class OssFile final : public XrdOssWrapDF {
     OperationTimer Timer(Event event, size_t bytes = 0) {
         return OperationTimer(core_.recorder(), filesystem_, event, core_.CurrentOrigin(), bytes);
     }
-    void AfterOpen(const char* path) noexcept;
+    void AfterOpen(const char* path, int flags) noexcept;
+    // Of the stream that this thread works for; null = as by default.
+    const Policy* PolicyNow() const;
+    std::optional<IoPriority> Priority() const;
+    // One request as the policy of its stream wants it: `call(file)` moves the bytes.
+    template <typename Call>
+    ssize_t Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call);
 
     Core& core_;
+    XrdOss& storage_;
+    std::unique_ptr<DirectFile> direct_;
     uint32_t filesystem_ = kNoFilesystem;
     bool writable_ = false;
 };

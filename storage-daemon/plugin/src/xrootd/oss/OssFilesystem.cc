@@ -8,11 +8,11 @@ namespace beer {
 namespace {
 
 // Without memory for the wrapper the request is served by the lower object alone: unmeasured, but served.
-template <typename Wrapper>
-XrdOssDF* Wrap(XrdOssDF* lower, Core& core) {
+template <typename Wrapper, typename... More>
+XrdOssDF* Wrap(XrdOssDF* lower, Core& core, More&... more) {
     if (!lower) return nullptr;
     try {
-        return new Wrapper(*lower, core);
+        return new Wrapper(*lower, core, more...);
     } catch (...) {
         if (core.recorder()) core.recorder()->InternalError();
         return lower;
@@ -30,7 +30,7 @@ OssFilesystem::OssFilesystem(XrdOss& lower, Core& core) : XrdOssWrapper(lower), 
 
 XrdOssDF* OssFilesystem::newDir(const char* tident) { return Wrap<OssDirectory>(wrapPI.newDir(tident), core_); }
 
-XrdOssDF* OssFilesystem::newFile(const char* tident) { return Wrap<OssFile>(wrapPI.newFile(tident), core_); }
+XrdOssDF* OssFilesystem::newFile(const char* tident) { return Wrap<OssFile>(wrapPI.newFile(tident), core_, wrapPI); }
 
 uint64_t OssFilesystem::Features() { return wrapPI.Features() | XRDOSS_HASNAIO | XRDOSS_HASNOSF; }
 

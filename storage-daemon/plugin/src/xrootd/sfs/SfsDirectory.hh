@@ -4,6 +4,7 @@
 #include "XrdSfs/XrdSfsInterface.hh"
 #include "core/Context.hh"
 #include "xrootd/sfs/Client.hh"
+#include "xrootd/sfs/MetaGate.hh"
 
 namespace beer {
 
@@ -17,6 +18,8 @@ class SfsDirectory final : public XrdSfsDirectory {
 
     int open(const char* path, const XrdSecEntity* client, const char* opaque) override {
         origin_ = OriginOf(core_, client);
+        const MetaGate gate(core_, client, origin_, MetaOperation::open_dir, path, error);
+        if (gate.answer() != SFS_OK) return gate.answer();
         const Context context(origin_);
         return CountStall(core_, path, origin_, next_.open(path, client, opaque));
     }

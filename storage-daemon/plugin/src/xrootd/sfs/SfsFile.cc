@@ -3,10 +3,27 @@
 
 #include <cerrno>
 
+#include "XrdSfs/XrdSfsAio.hh"
 #include "core/Context.hh"
 #include "xrootd/sfs/Client.hh"
+#include "xrootd/sfs/MetaGate.hh"
 
 namespace beer {
+namespace {
+
+// glibc declares aio_buf volatile, XRootD wants it plain.
+char* BufferOf(XrdSfsAio* request) { return static_cast<char*>(const_cast<void*>(request->sfsAio.aio_buf)); }
+XrdSfsXferSize SizeOf(const XrdSfsAio* request) { return static_cast<XrdSfsXferSize>(request->sfsAio.aio_nbytes); }
+
+bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR | SFS_O_CREAT | SFS_O_TRUNC); }
+
+// The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
+uint32_t* After(uint32_t* checksums, XrdSfsFileOffset offset, XrdSfsXferSize done) {
+    constexpr XrdSfsFileOffset kPage = 4096;
+    return checksums && done ? checksums + ((offset + done) / kPage - offset / kPage) : checksums;
+}
+
+} // namespace
 
 SfsFile::~SfsFile() {
     // A client that went away without closing: the next layer closes the file in its destructor.
@@ -18,29 +35,91 @@ SfsFile::~SfsFile() {
 int SfsFile::open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
                   const char* opaque) {
     origin_ = OriginOf(core_, client);
+    const uint32_t filesystem = core_.FilesystemOf(path);
+    const MetaGate gate(core_, client, origin_, Writes(mode) ? MetaOperation::open_write : MetaOperation::open_read,
+                        path, error);
+    if (gate.answer() != SFS_OK) return gate.answer();
+    if (client && core_.shaping().overload().overloaded(filesystem))
+        return RefuseForNow(core_, client, error, "too many files are open on this filesystem");
+    if (const int answer = Admit(path, client, opaque, filesystem); answer != SFS_OK) return answer;
     const Context context(origin_, mode & SFS_O_SEQIO);
     const int result = next_.open(path, mode, create_mode, client, opaque);
-    if (result == SFS_OK) CountOpen(path, mode);
+    if (result == SFS_OK) {
+        CountOpen(filesystem, mode);
+        LearnName(client);
+    } else {
+        stream_.Close();
+    }
     return CountStall(core_, path, origin_, result);
 }
 
-void SfsFile::CountOpen(const char* path, XrdSfsFileOpenMode mode) {
-    if (!core_.recorder() || counted_on_ != kNoFilesystem) return;
-    writer_ = mode & (SFS_O_WRONLY | SFS_O_RDWR | SFS_O_CREAT | SFS_O_TRUNC);
-    counted_on_ = core_.FilesystemOf(path);
-    core_.recorder()->Streams(counted_on_, writer_, +1);
+int SfsFile::Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept {
+    if (!client) return SFS_OK; // the server itself
+    try {
+        std::string wrong;
+        Identity who = IdentityOf(core_, client, origin_, path, opaque, filesystem, wrong);
+        if (!wrong.empty()) {
+            error.setErrInfo(EINVAL, wrong.c_str());
+            return SFS_ERROR;
+        }
+        if (stream_.Open(std::move(who), client->tident, HostOf(client), filesystem)) return SFS_OK;
+    } catch (...) { // no memory: what cannot be held is not let in
+        if (core_.recorder()) core_.recorder()->InternalError();
+        if (origin_.traffic != Traffic::batch) return SFS_OK;
+    }
+    return RefuseForNow(core_, client, error, "too many connections that may be held have files open on this server");
+}
+
+void SfsFile::LearnName(const XrdSecEntity* client) noexcept {
+    if (!client) return;
+    try {
+        Identity who = stream_.who();
+        const std::string name = NameOf(client);
+        if (name == who.user) return;
+        who.user = name;
+        stream_.Rename(who);
+    } catch (...) { // no memory: as it was
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
+}
+
+void SfsFile::CountOpen(uint32_t filesystem, XrdSfsFileOpenMode mode) {
+    if (counted_on_ != kNoFilesystem) return;
+    writer_ = Writes(mode);
+    counted_on_ = filesystem;
+    Count(+1);
 }
 
 void SfsFile::CountClosed() {
-    if (!core_.recorder() || counted_on_ == kNoFilesystem) return;
-    core_.recorder()->Streams(counted_on_, writer_, -1);
+    if (counted_on_ == kNoFilesystem) return;
+    Count(-1);
     counted_on_ = kNoFilesystem;
+}
+
+void SfsFile::Count(int change) {
+    core_.shaping().overload().Count(counted_on_, writer_, change);
+    if (core_.recorder()) core_.recorder()->Streams(counted_on_, writer_, change);
+}
+
+XrdSfsXferSize SfsFile::Told(XrdSfsXferSize result) {
+    if (result != Stream::kRefused) return result;
+    error.setErrInfo(EUSERS, "too many requests wait for their limit on this server");
+    return SFS_ERROR;
 }
 
 int SfsFile::close() {
     CountClosed();
     const Context context(origin_);
-    return next_.close();
+    // With `csync` the client is told whether its data are on the disk. Here and not in the OSS half: that one shares
+    // the file among its writers and closes it after the last.
+    const bool failed = wrote_for_csync_.exchange(false) && next_.sync() != SFS_OK;
+    const int code = failed ? error.getErrInfo() : 0;
+    const std::string text = failed ? error.getErrText() : "";
+    stream_.Close();
+    const int closed = next_.close();
+    if (!failed) return closed;
+    error.setErrInfo(code, text.c_str());
+    return SFS_ERROR;
 }
 
 int SfsFile::fctl(int command, const char* arguments, XrdOucErrInfo& result) {
@@ -64,72 +143,102 @@ int SfsFile::getMmap(void** address, off_t& size) {
 }
 
 int SfsFile::checkpoint(cpAct action, struct iov* range, int count) {
-    const Context context(origin_);
-    return next_.checkpoint(action, range, count);
+    return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
+        const Context context(origin_, false, policy);
+        return next_.checkpoint(action, range, count);
+    }));
 }
 
 const char* SfsFile::FName() { return next_.FName(); }
 
 XrdSfsXferSize SfsFile::pgRead(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size, uint32_t* checksums,
                                uint64_t options) {
-    const Context context(origin_);
-    return next_.pgRead(offset, buffer, size, checksums, options);
+    return Told(stream_.Move(
+        Direction::read, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
+            const Context context(origin_, false, policy);
+            return next_.pgRead(offset + done, buffer + done, piece, After(checksums, offset, done), options);
+        }));
 }
 
 int SfsFile::pgRead(XrdSfsAio* request, uint64_t options) {
-    const Context context(origin_);
-    return next_.pgRead(request, options);
+    request->Result =
+        Number(pgRead(request->sfsAio.aio_offset, BufferOf(request), SizeOf(request), request->cksVec, options));
+    request->doneRead();
+    return SFS_OK;
 }
 
 XrdSfsXferSize SfsFile::pgWrite(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size, uint32_t* checksums,
                                 uint64_t options) {
-    const Context context(origin_);
-    return next_.pgWrite(offset, buffer, size, checksums, options);
+    return Told(stream_.Move(
+        Direction::write, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
+            const Context context(origin_, false, policy);
+            NoteWrite(policy);
+            return next_.pgWrite(offset + done, buffer + done, piece, After(checksums, offset, done), options);
+        }));
 }
 
 int SfsFile::pgWrite(XrdSfsAio* request, uint64_t options) {
-    const Context context(origin_);
-    return next_.pgWrite(request, options);
+    request->Result =
+        Number(pgWrite(request->sfsAio.aio_offset, BufferOf(request), SizeOf(request), request->cksVec, options));
+    request->doneWrite();
+    return SFS_OK;
 }
 
 XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, XrdSfsXferSize size) {
+    // Only a hint, and one that makes the disk work: who may be held gets what he asks for when he asks for it.
+    if (stream_.limited(Direction::read)) return SFS_OK;
     const Context context(origin_);
     return next_.read(offset, size);
 }
 
 XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size) {
-    const Context context(origin_);
-    return next_.read(offset, buffer, size);
+    return Told(stream_.Move(Direction::read, offset, size,
+                             [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
+                                 const Context context(origin_, false, policy);
+                                 return next_.read(offset + done, buffer + done, piece);
+                             }));
 }
 
 int SfsFile::read(XrdSfsAio* request) {
-    const Context context(origin_);
-    return next_.read(request);
+    request->Result = Number(read(request->sfsAio.aio_offset, BufferOf(request), SizeOf(request)));
+    request->doneRead();
+    return SFS_OK;
 }
 
-XrdSfsXferSize SfsFile::readv(XrdOucIOVec* pieces, int count) {
-    const Context context(origin_);
-    return next_.readv(pieces, count);
+XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
+    return Told(stream_.MoveVector(Direction::read, entries, count, [&](int first, int some, const Policy* policy) {
+        const Context context(origin_, false, policy);
+        return next_.readv(entries + first, some);
+    }));
 }
 
-int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
-    const Context context(origin_);
-    return next_.SendData(sender, offset, size);
+int SfsFile::SendData(XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize) {
+    // For sendfile, which is not offered.
+    error.setErrInfo(ENOTSUP, "sendfile is not offered");
+    return SFS_ERROR;
 }
 
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {
-    const Context context(origin_);
-    return next_.write(offset, buffer, size);
+    return Told(stream_.Move(Direction::write, offset, size,
+                             [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
+                                 const Context context(origin_, false, policy);
+                                 NoteWrite(policy);
+                                 return next_.write(offset + done, buffer + done, piece);
+                             }));
 }
 
 int SfsFile::write(XrdSfsAio* request) {
-    const Context context(origin_);
-    return next_.write(request);
+    request->Result = Number(write(request->sfsAio.aio_offset, BufferOf(request), SizeOf(request)));
+    request->doneWrite();
+    return SFS_OK;
 }
 
-XrdSfsXferSize SfsFile::writev(XrdOucIOVec* pieces, int count) {
-    const Context context(origin_);
-    return next_.writev(pieces, count);
+XrdSfsXferSize SfsFile::writev(XrdOucIOVec* entries, int count) {
+    return Told(stream_.MoveVector(Direction::write, entries, count, [&](int first, int some, const Policy* policy) {
+        const Context context(origin_, false, policy);
+        NoteWrite(policy);
+        return next_.writev(entries + first, some);
+    }));
 }
 
 int SfsFile::stat(struct stat* to) {
@@ -138,18 +247,23 @@ int SfsFile::stat(struct stat* to) {
 }
 
 int SfsFile::sync() {
-    const Context context(origin_);
-    return next_.sync();
+    return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
+        const Context context(origin_, false, policy);
+        return next_.sync();
+    }));
 }
 
 int SfsFile::sync(XrdSfsAio* request) {
-    const Context context(origin_);
-    return next_.sync(request);
+    request->Result = Number(sync());
+    request->doneWrite();
+    return SFS_OK;
 }
 
 int SfsFile::truncate(XrdSfsFileOffset size) {
-    const Context context(origin_);
-    return next_.truncate(size);
+    return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
+        const Context context(origin_, false, policy);
+        return next_.truncate(size);
+    }));
 }
 
 int SfsFile::getCXinfo(char type[4], int& size) { return next_.getCXinfo(type, size); }

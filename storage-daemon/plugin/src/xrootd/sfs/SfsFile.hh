@@ -3,13 +3,14 @@
 
 #include "XrdSfs/XrdSfsInterface.hh"
 #include "core/Core.hh"
+#include "xrootd/sfs/Stream.hh"
 
 namespace beer {
 
 // One stream of one client: the place where the client of a data request is known.
 class SfsFile final : public XrdSfsFile {
   public:
-    SfsFile(XrdSfsFile& next, Core& core) : XrdSfsFile(next), next_(next), core_(core) {}
+    SfsFile(XrdSfsFile& next, Core& core) : XrdSfsFile(next), next_(next), core_(core), stream_(core) {}
     ~SfsFile() override;
 
     int open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
@@ -42,12 +43,25 @@ class SfsFile final : public XrdSfsFile {
     void setXio(XrdSfsXio* exchange) override;
 
   private:
-    void CountOpen(const char* path, XrdSfsFileOpenMode mode);
+    // The result of a paced request; one that had to be refused is an error of the file.
+    XrdSfsXferSize Told(XrdSfsXferSize result);
+    // The same as the result of an asynchronous request, where errors are negative numbers.
+    ssize_t Number(XrdSfsXferSize result) { return result < 0 ? -error.getErrInfo() : result; }
+    // SFS_OK, or why this file is not opened now.
+    int Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept;
+    void LearnName(const XrdSecEntity* client) noexcept;
+    void NoteWrite(const Policy* policy) {
+        if (policy && policy->type == IoType::csync) wrote_for_csync_.store(true, std::memory_order_relaxed);
+    }
+    void CountOpen(uint32_t filesystem, XrdSfsFileOpenMode mode);
     void CountClosed();
+    void Count(int change);
 
     XrdSfsFile& next_;
     Core& core_;
     Origin origin_;
+    Stream stream_;
+    std::atomic<bool> wrote_for_csync_{false};
     uint32_t counted_on_ = kNoFilesystem; // while it is one of the open streams of this filesystem
     bool writer_ = false;
 };

@@ -8,8 +8,8 @@
 
 namespace beer {
 
-// Passes every call on, and says meanwhile for whom the calls below it are. It changes nothing but what would go
-// around the OSS half: it offers neither sendfile nor asynchronous I/O.
+// Passes every call on, says meanwhile for whom the calls below it are, and keeps clients to their limits. It offers
+// neither sendfile nor asynchronous I/O, which would go around the OSS half.
 class SfsFilesystem final : public XrdSfsFileSystem {
   public:
     SfsFilesystem(XrdSfsFileSystem& next, Core& core);
@@ -50,9 +50,9 @@ class SfsFilesystem final : public XrdSfsFileSystem {
                  const char* opaque) override;
 
   private:
-    // The one gate for metadata: makes `call` exactly once, in the name of the client.
+    // The one gate for metadata: makes `call` once, in the name of the client, unless he is told to come back.
     template <typename Call>
-    int For(const XrdSecEntity* client, const char* path, Call&& call);
+    int For(const XrdSecEntity* client, const char* path, MetaOperation operation, XrdOucErrInfo& error, Call&& call);
 
     XrdSfsFileSystem& next_;
     Core& core_;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/Heartbeat.hh"
+#include "core/PeriodicThread.hh"
 
 #include <csignal>
 #include <pthread.h>
 
 namespace beer {
 
-Heartbeat::Heartbeat(Segment& segment, const Platform& platform, std::chrono::milliseconds interval)
-    : segment_(segment), platform_(platform), interval_(interval) {
+PeriodicThread::PeriodicThread(const char* name, std::chrono::milliseconds pause, std::function<void()> work)
+    : pause_(pause), work_(std::move(work)) {
     // The thread inherits this mask: signals are for the threads of the server, which expect them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     try {
-        thread_ = std::thread([this] { Loop(); });
+        thread_ = std::thread([this, name] { Loop(name); });
     } catch (...) {
         pthread_sigmask(SIG_SETMASK, &before, nullptr);
         throw;
@@ -21,7 +21,7 @@ Heartbeat::Heartbeat(Segment& segment, const Platform& platform, std::chrono::mi
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Heartbeat::~Heartbeat() {
+PeriodicThread::~PeriodicThread() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;
@@ -30,16 +30,12 @@ Heartbeat::~Heartbeat() {
     thread_.join();
 }
 
-void Heartbeat::Loop() {
-    pthread_setname_np(pthread_self(), "beer-heartbeat");
+void PeriodicThread::Loop(const char* name) {
+    pthread_setname_np(pthread_self(), name);
     std::unique_lock<std::mutex> lock(mutex_);
     while (!stop_) {
-        try {
-            segment_.header().heartbeat_ns.store(platform_.MonotonicNs(), std::memory_order_release);
-        } catch (...) {
-            segment_.header().internal_errors.fetch_add(1, std::memory_order_relaxed);
-        }
-        stopped_.wait_for(lock, interval_, [this] { return stop_; });
+        work_();
+        stopped_.wait_for(lock, pause_, [this] { return stop_; });
     }
 }
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace beer {
+
+// The I/O scheduler of a block device ("bfq", "mq-deadline", "none"); of a partition that of its disk, of a mapped
+// device that of the first disk below it. Empty: it is not known (no block device, or no sysfs).
+std::string SchedulerOf(uint32_t major_number, uint32_t minor_number, const std::string& sys = "/sys");
+
+// What I/O priorities do with it: bfq knows all of them, mq-deadline the three classes, the others none
+// (Documentation/block/ioprio.rst). Buffered writes have none at all: the kernel's own threads write them.
+const char* PriorityEffect(const std::string& scheduler);
+
+} // namespace beer

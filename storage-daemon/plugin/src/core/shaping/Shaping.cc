@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/shaping/Shaping.hh"
+
+#include <algorithm>
+#include <set>
+
+namespace beer {
+namespace {
+
+constexpr size_t kDirections = 2;
+constexpr const char* kDirectionNames[] = {"r", "w"};
+
+std::vector<std::string> Paths(const std::vector<Filesystem>& filesystems) {
+    std::vector<std::string> paths;
+    for (const auto& filesystem : filesystems)
+        paths.push_back(filesystem.path);
+    return paths;
+}
+
+// Everything by which this client may share a limit with others.
+std::set<std::pair<Level, std::string>> Memberships(const Identity& who) {
+    std::set<std::pair<Level, std::string>> all = {{Level::space, who.space},
+                                                   {Level::user, who.user},
+                                                   {Level::app, who.app},
+                                                   {Level::traffic, who.batch ? "batch" : "storage"}};
+    for (const auto& group : who.groups)
+        all.insert({Level::group, group});
+    return all;
+}
+
+} // namespace
+
+Shaping::Shaping(const ShapingOptions& options, ShapingConfig config, const std::vector<Filesystem>& filesystems,
+                 const Platform& platform, const Log& log)
+    // Together a quarter of the threads: an eighth for batch links, a sixteenth for links of storage users with a
+    // limit, and a thirty-second each for what both hold beside their first requests.
+    : platform_(platform), pacer_(platform),
+      batch_links_(std::max<uint32_t>(1, options.workers / 8), options.workers / 32),
+      storage_links_(std::max<uint32_t>(1, options.workers / 16), options.workers / 32), directories_(log),
+      paths_(Paths(filesystems)), overload_(filesystems.size()),
+      control_(options.control, options.control_owner, filesystems, pacer_, platform, log) {
+    Use(std::move(config));
+    control_.Start();
+}
+
+std::shared_ptr<Limit> Shaping::SharedLimit(const std::string& rule, const Rates& rates, uint64_t version) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::weak_ptr<Limit>& slot = shared_[rule];
+    std::shared_ptr<Limit> limit = slot.lock();
+    const bool made = !limit;
+    if (made) {
+        slot = limit = std::make_shared<Limit>(rule, platform_.MonotonicNs());
+        for (auto other = shared_.begin(); other != shared_.end();) // whoever is gone takes no memory
+            other = other->second.expired() ? shared_.erase(other) : std::next(other);
+    }
+    // Who still reads an older configuration must not undo a newer one.
+    if (made || version == this->version()) pacer_.Set(*limit, rates);
+    return limit;
+}
+
+void Shaping::AddShares(const ShapingConfig& config, const Identity& who, Rule& rule) {
+    for (const auto& [level, name] : Memberships(who)) {
+        for (size_t direction = 0; direction < kDirections; ++direction) {
+            for (const bool bytes : {true, false}) {
+                const auto* share = config.ShareOf(level, name, who.space, static_cast<Direction>(direction), bytes);
+                if (!share || share->rate == kUnlimited) continue;
+                // Invented names share the limit of those without one, or each would bring a limit of its own.
+                const bool invented = level == Level::app && share->name == "*" && !config.policies.Trusted(who);
+                const bool both = share->directions[0] && share->directions[1];
+                const std::string key = Text(level) + ":" + (invented ? "default" : name) +
+                                        (share->space.empty() ? "" : "@" + share->space) + " " +
+                                        (both ? "rw" : kDirectionNames[direction]) + (bytes ? " bandwidth" : " iops");
+                const Rates rates = bytes ? Rates{share->rate, kUnlimited} : Rates{kUnlimited, share->rate};
+                rule.limits[direction].push_back(SharedLimit(key, rates, rule.version));
+            }
+        }
+    }
+}
+
+std::shared_ptr<const Shaping::Rule> Shaping::RuleOf(const Identity& who, uint32_t filesystem, const Rule* before) {
+    auto rule = std::make_shared<Rule>();
+    rule->version = version(); // before the configuration: a change in between is noticed at the next request
+    const auto config = this->config();
+    for (size_t direction = 0; direction < kDirections; ++direction) {
+        const Policy policy =
+            config->policies.Resolve(who, static_cast<Direction>(direction), config->IsOperator(who.user));
+        rule->policy[direction] = policy;
+        if (who.batch) rule->limits[direction].push_back(control_.LimitOf(filesystem));
+        if (!policy.rates.limited()) continue;
+        std::shared_ptr<Limit>& own = rule->own[direction];
+        if (before) own = before->own[direction];
+        if (!own) {
+            const Level from = policy.bytes_from == Level::none ? policy.operations_from : policy.bytes_from;
+            own = std::make_shared<Limit>(Text(from) + " " + kDirectionNames[direction], platform_.MonotonicNs());
+        }
+        pacer_.Set(*own, policy.rates);
+        rule->limits[direction].push_back(own);
+    }
+    AddShares(*config, who, *rule);
+    return rule;
+}
+
+void Shaping::Use(ShapingConfig config) {
+    for (uint32_t i = 0; i < paths_.size(); ++i)
+        overload_.SetLimits(i, config.OpenLimitsOf(paths_[i]));
+    std::shared_ptr<const ShapingConfig> next = std::make_shared<ShapingConfig>(std::move(config));
+    std::atomic_store(&config_, std::move(next));
+    pacer_.Outdate(version_.fetch_add(1, std::memory_order_acq_rel) + 1);
+}
+
+} // namespace beer

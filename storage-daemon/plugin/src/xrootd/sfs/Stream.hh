@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "XrdSfs/XrdSfsInterface.hh"
+#include "core/Core.hh"
+
+namespace beer {
+
+// What shaping does to one open file of one client: it may refuse the file, and it paces its requests. Several threads
+// may be inside it at once (a client may have several connections). Never called under a lock of XRootD.
+class Stream {
+  public:
+    explicit Stream(Core& core) : core_(core) {}
+    ~Stream() { Close(); }
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    // False when no more batch links may have files open. A storage user is never refused for a limit: beyond the links
+    // that may be held he goes on, and owes.
+    // `link` names the connection, `host` where it comes from.
+    bool Open(Identity who, const char* link, const std::string& host, uint32_t filesystem) noexcept;
+    // The name was learned only now (OFS asks for it while it opens the file). A limit that comes with it, or with a
+    // later policy, holds as far as the reserve of threads goes.
+    void Rename(const Identity& who) noexcept;
+    const Identity& who() const { return who_; }
+    void Close() noexcept;
+
+    // Moves `size` bytes in pieces as the limits allow. `move(done, piece, policy)` is the call that moves; it ends
+    // with the first error, and a read with the first short piece (the end of the file). A piece but the last ends at a
+    // page of the file, as checksums per page need it. kRefused: too many requests of this client wait already.
+    static constexpr XrdSfsXferSize kRefused = INT32_MIN;
+    template <typename Call>
+    XrdSfsXferSize Move(Direction direction, XrdSfsFileOffset offset, XrdSfsXferSize size, Call&& move) {
+        Current now(*this, direction);
+        if (now.limits().empty()) return move(0, size, now.policy());
+        XrdSfsXferSize done = 0;
+        do {
+            const XrdSfsXferSize piece = now.PieceOf(offset + done, size - done);
+            if (!now.Wait(static_cast<uint64_t>(piece), 1)) return kRefused;
+            const XrdSfsXferSize moved = move(done, piece, now.policy());
+            if (moved < 0) return moved;
+            done += moved;
+            if (moved == piece) continue;
+            now.GiveBack(static_cast<uint64_t>(piece - moved));
+            // XRootD takes every result of a write that is no error for all of it: so it is asked again, and the disk
+            // says what is wrong.
+            if (direction == Direction::read || moved == 0) break;
+        } while (done < size);
+        return done;
+    }
+
+    // The same for a list of places, one at a time: each may cost a disk a seek, and a limit must not come too late for
+    // a thousand of them. `move(first, count, policy)`.
+    template <typename Call>
+    XrdSfsXferSize MoveVector(Direction direction, const XrdOucIOVec* entries, int count, Call&& move) {
+        Current now(*this, direction);
+        if (now.limits().empty()) return move(0, count, now.policy());
+        XrdSfsXferSize done = 0;
+        for (int i = 0; i < count; ++i) {
+            if (!now.Wait(static_cast<uint64_t>(std::max(0, entries[i].size)), 1)) return kRefused;
+            const XrdSfsXferSize moved = move(i, 1, now.policy());
+            if (moved < 0) return moved;
+            done += moved;
+        }
+        return done;
+    }
+
+    // One request that moves no bytes but makes the disk work; `call(policy)`.
+    template <typename Call>
+    int Do(Direction direction, Call&& call) {
+        Current now(*this, direction);
+        if (!now.limits().empty() && !now.Wait(0, 1)) return kRefused;
+        return call(now.policy());
+    }
+
+    // Is there anything that may hold it back?
+    bool limited(Direction direction) { return !Current(*this, direction).limits().empty(); }
+
+  private:
+    // The rule as one request sees it: of the newest configuration, kept alive meanwhile.
+    class Current {
+      public:
+        Current(Stream& stream, Direction direction) noexcept;
+        const Limits& limits() const;
+        const Policy* policy() const { return rule_ ? &rule_->policy[direction_] : nullptr; }
+        XrdSfsXferSize PieceOf(XrdSfsFileOffset offset, XrdSfsXferSize left) const;
+        bool Wait(uint64_t bytes, uint64_t operations) noexcept;
+        void GiveBack(uint64_t bytes) { pacer_.GiveBack(limits(), bytes); }
+
+      private:
+        Stream& stream_;
+        Pacer& pacer_;
+        const size_t direction_;
+        std::shared_ptr<const Shaping::Rule> rule_; // null while the file is not open
+    };
+    std::shared_ptr<const Shaping::Rule> Newest() noexcept;
+
+    Core& core_;
+    Identity who_;
+    std::string link_;
+    LinkBudget* admitted_ = nullptr; // where this file is counted
+    uint32_t filesystem_ = kNoFilesystem;
+    std::shared_ptr<const Shaping::Rule> rule_; // by std::atomic_load and std::atomic_store alone
+};
+
+} // namespace beer

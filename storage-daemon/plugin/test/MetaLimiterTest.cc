@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "core/shaping/MetaLimiter.hh"
+
+namespace beer {
+namespace {
+
+constexpr uint64_t kSecond = 1000000000;
+constexpr auto kStat = MetaOperation::stat;
+
+Identity Who(const std::string& user, std::vector<std::string> groups = {}) {
+    Identity who;
+    who.user = user;
+    who.groups = std::move(groups);
+    return who;
+}
+
+} // namespace
+
+class MetaLimiterTest : public testing::Test {
+  protected:
+    MetaLimiterTest() {
+        config.meta_rates = {{Level::user, "*", kStat, 10}, {Level::group, "zh", std::nullopt, 4}};
+        config.threads = {{"*", 3}};
+        config.banned = {"mallory"};
+    }
+    // An operation that is over at once; false = it was told to come back.
+    bool Does(const Identity& who, MetaOperation operation = kStat) {
+        const auto verdict = limiter.Begin(config, who, operation, now);
+        if (!verdict.stall_s) limiter.End(who, operation, now, now + 1000000);
+        return !verdict.stall_s;
+    }
+    int Does(int times, const Identity& who, MetaOperation operation = kStat) {
+        int done = 0;
+        for (int i = 0; i < times; ++i)
+            done += Does(who, operation);
+        return done;
+    }
+    MetaLimiter::Line Line(const std::string& name) {
+        for (const auto& line : limiter.Lines(now))
+            if (line.name == name) return line;
+        return {"none", 0, 0, 0, 0, 0, {}};
+    }
+    ShapingConfig config;
+    MetaLimiter limiter;
+    uint64_t now = 1000 * kSecond;
+};
+
+TEST_F(MetaLimiterTest, ARateIsThatOfFiveSeconds) {
+    EXPECT_EQ(Does(60, Who("alice")), 50);
+    EXPECT_EQ(Does(1, Who("bob")), 1) << "another user";
+    EXPECT_EQ(Does(1, Who("alice"), MetaOperation::mkdir), 1) << "another operation";
+    now += 4 * kSecond;
+    EXPECT_FALSE(Does(Who("alice")));
+    now += kSecond;
+    EXPECT_EQ(Does(60, Who("alice")), 50) << "what was refused does not count";
+}
+
+TEST_F(MetaLimiterTest, OverALongTimeNobodyGetsMoreThanTheRate) {
+    int done = 0;
+    for (int second = 0; second < 100; ++second, now += kSecond)
+        done += Does(40, Who("alice"));
+    EXPECT_LE(done, 100 * 10 + 50);
+    EXPECT_GE(done, 100 * 10 - 50);
+}
+
+TEST_F(MetaLimiterTest, AGroupSharesItsRate) {
+    EXPECT_EQ(Does(15, Who("alice", {"it", "zh"}), MetaOperation::mkdir), 15);
+    EXPECT_EQ(Does(15, Who("bob", {"zh"}), MetaOperation::mkdir), 5);
+    EXPECT_EQ(Does(15, Who("carol", {"it"}), MetaOperation::mkdir), 15);
+}
+
+TEST_F(MetaLimiterTest, SoManyRequestsAtATime) {
+    const auto alice = Who("alice");
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(limiter.Begin(config, alice, kStat, now).stall_s, 0u);
+    const auto verdict = limiter.Begin(config, alice, kStat, now);
+    EXPECT_GE(verdict.stall_s, 5u);
+    EXPECT_LE(verdict.stall_s, 10u);
+    EXPECT_EQ(verdict.reason, "you have 3 requests under way, 3 are allowed");
+    EXPECT_TRUE(Does(Who("bob")));
+    limiter.End(alice, kStat, now, now);
+    EXPECT_TRUE(Does(alice));
+    config.threads_of_all = 2;
+    EXPECT_FALSE(Does(Who("bob")));
+    EXPECT_EQ(Line("Stall::threads::alice").total, 1u);
+    EXPECT_EQ(Line("Stall::threads").total, 1u);
+}
+
+TEST_F(MetaLimiterTest, WhoIsBannedIsToldSo) {
+    const auto verdict = limiter.Begin(config, Who("mallory"), kStat, now);
+    EXPECT_TRUE(verdict.banned);
+    EXPECT_EQ(verdict.reason, "you are banned from this server");
+}
+
+TEST_F(MetaLimiterTest, StatisticsAreOfSeveralTimes) {
+    config.meta_rates.clear();
+    Does(7, Who("alice"));
+    now += 30 * kSecond;
+    Does(5, Who("alice"));
+    auto line = Line("Stat");
+    EXPECT_EQ(line.total, 12u);
+    EXPECT_EQ(line.seconds5, 5u);
+    EXPECT_EQ(line.minute, 12u);
+    now += 120 * kSecond;
+    line = Line("Stat");
+    EXPECT_EQ(line.seconds5, 0u);
+    EXPECT_EQ(line.minute, 0u);
+    EXPECT_EQ(line.minutes5, 12u);
+    EXPECT_EQ(line.hour, 12u);
+    now += 7200 * kSecond;
+    EXPECT_EQ(Line("Stat").hour, 0u);
+    EXPECT_EQ(Line("Stat").total, 12u);
+    EXPECT_NEAR(Line("Stat").execution.mean_ns, 1e6, 1);
+    EXPECT_NEAR(Line("Stat").execution.p99_ns, 1e6, 1);
+}
+
+TEST_F(MetaLimiterTest, ManyUsersTakeNoEndlessMemory) {
+    for (int i = 0; i < 10000; ++i, now += 1000000)
+        Does(Who("user" + std::to_string(i)));
+    EXPECT_LE(limiter.Users().size(), 4096u);
+}
+
+TEST_F(MetaLimiterTest, WhoIsStalledIsShown) {
+    Does(51, Who("alice"));
+    for (const auto& user : limiter.Users())
+        if (user.name == "alice") {
+            EXPECT_EQ(user.stalls, 1u);
+            EXPECT_EQ(user.stalled_ns, now);
+            EXPECT_EQ(user.in_flight, 0u);
+        }
+    EXPECT_EQ(Line("Stall::Stat").total, 1u);
+}
+
+} // namespace beer
