@@ -13,7 +13,7 @@ use anyhow::{bail, Context, Result};
 use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use crate::actuators::SliceFreezer;
+use crate::actuators::{ShapingActuator, SliceFreezer};
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
 use crate::notify::Notifier;
@@ -55,6 +55,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
         outbox,
         signals: signals::all(config, owner),
         freezer: SliceFreezer::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+        shaping: ShapingActuator::new(&config.paths.control),
         state_file,
     });
 

@@ -92,6 +92,10 @@ pub struct Snapshot {
     pub frozen_ns: u64,
     /// Somebody else wrote cgroup.freeze.
     pub drifts: u64,
+    /// Is batch held in the storage daemons?
+    pub held: bool,
+    /// The last write of the shaping segment failed.
+    pub shaping_failed: bool,
     /// Judgements of the objectives.
     pub verdicts: Vec<Verdict>,
     /// What is in flight by filesystem.

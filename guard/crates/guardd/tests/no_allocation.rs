@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::sync::mpsc::sync_channel;
 use std::sync::Arc;
 
-use guardd::actuators::SliceFreezer;
+use guardd::actuators::{ShapingActuator, SliceFreezer};
 use guardd::clock::SystemClock;
 use guardd::control::{ControlLoop, Parts, StateFile};
 use guardd::shared::{lock, Owner, Shared};
@@ -72,6 +72,7 @@ fn a_tick_allocates_nothing() {
         outbox,
         signals: guardd::signals::all(&config, owner),
         freezer: SliceFreezer::new(folders.slice()),
+        shaping: ShapingActuator::new(&folders.path("run")),
         state_file: StateFile::create(&folders.path("run")).unwrap(),
         config,
     });

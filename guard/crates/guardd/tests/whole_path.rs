@@ -130,6 +130,7 @@ fn from_a_stuck_request_to_frozen_jobs_and_back() {
 
     storage.stuck.store(true, Ordering::Relaxed);
     eventually("frozen by the kernel", LONG, || jobs.frozen());
+    eventually("held in the storage daemon", LONG, || metrics(address).contains("beer_storage_batch_held 1"));
     eventually("frozen in the state line", LONG, || folders.state().starts_with("state=frozen admit=0"));
     eventually("in the metrics", LONG, || {
         let text = metrics(address);
@@ -139,6 +140,7 @@ fn from_a_stuck_request_to_frozen_jobs_and_back() {
 
     storage.stuck.store(false, Ordering::Relaxed);
     eventually("thawed by the kernel", LONG, || !jobs.frozen());
+    eventually("let go in the storage daemon", LONG, || metrics(address).contains("beer_storage_batch_held 0"));
     eventually("open again", LONG, || folders.state().starts_with("state=open"));
     guard.stop();
 

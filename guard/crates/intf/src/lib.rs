@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types that cross a file or process boundary: latency segment, state line, journal, status, units. No policy here.
+//! Types that cross a file or process boundary: latency and shaping segment, state line, journal, status, units. No policy here.
 
 #![forbid(unsafe_code)]
 
 pub mod journal;
 pub mod segment;
+pub mod shaping;
 pub mod state;
 pub mod status;
 pub mod units;

@@ -70,6 +70,7 @@ fn the_reader_reads_exactly_what_the_golden_file_holds() {
     assert_eq!(poll.slots_overflow, number(header, "slots_overflow"));
     assert_eq!(poll.clients_overflow, number(header, "clients_overflow"));
     assert_eq!(poll.internal_errors, number(header, "internal_errors"));
+    assert_eq!(poll.shaping_sequence, number(header, "shaping_sequence"));
     assert_eq!(poll.damaged, 0);
     assert_eq!(reader.instance(), header["instance"]);
 

@@ -3,5 +3,7 @@
 //! and undone when the guard ends.
 
 pub mod freeze;
+pub mod shaping;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
+pub use shaping::ShapingActuator;

@@ -18,7 +18,7 @@ use intf::state::{NodeState, StateLine};
 use policy::{Actions, Config, Inputs, Ladder, Level};
 
 use crate::actuators::freeze::{Drift, Effect};
-use crate::actuators::{FreezeActuator, Freezer};
+use crate::actuators::{FreezeActuator, Freezer, ShapingActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{Shared, SignalHealth};
@@ -45,6 +45,7 @@ pub struct ControlLoop<F: Freezer> {
     board: Board,
     ladder: Ladder,
     freezer: FreezeActuator<F>,
+    shaping: ShapingActuator,
     node: Node,
     state_file: StateFile,
     times: LoopTimes,
@@ -77,6 +78,8 @@ pub struct Parts<F> {
     pub signals: Vec<Box<dyn Signal>>,
     /// The knob.
     pub freezer: F,
+    /// The other knob: what jobs do through the storage daemons.
+    pub shaping: ShapingActuator,
     /// Where the state line goes.
     pub state_file: StateFile,
 }
@@ -84,7 +87,7 @@ pub struct Parts<F> {
 impl<F: Freezer> ControlLoop<F> {
     /// Takes over the node as it is: what is found frozen stays frozen until the ladder thaws it.
     pub fn new(parts: Parts<F>) -> Self {
-        let Parts { config, clock, shared, outbox, signals, freezer, state_file } = parts;
+        let Parts { config, clock, shared, outbox, signals, freezer, shaping, state_file } = parts;
         let now_ns = clock.monotonic_ns();
         let freezer = FreezeActuator::new(freezer);
         let ladder = config.ladder.clone();
@@ -108,6 +111,7 @@ impl<F: Freezer> ControlLoop<F> {
             outbox,
             ladder,
             freezer,
+            shaping,
             state_file,
         }
     }
@@ -201,10 +205,16 @@ impl<F: Freezer> ControlLoop<F> {
     /// that (or the effect of an earlier one) can be seen by now.
     fn act(&mut self, actions: &Actions, now_ns: u64) -> (bool, Option<Effect>) {
         let clock = &self.clock;
-        match self.freezer.plan(actions.freeze) {
+        let outcome = match self.freezer.plan(actions.freeze) {
             Some(freeze) => (true, self.freezer.apply(freeze, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),
+        };
+        let fault = self.shaping.fault();
+        self.shaping.keep(actions.freeze, now_ns);
+        if self.shaping.fault() != fault {
+            self.send(Message::Shaping { fault: self.shaping.fault() });
         }
+        outcome
     }
 
     fn report(&self, effect: Option<Effect>) {
@@ -260,6 +270,7 @@ impl<F: Freezer> ControlLoop<F> {
         (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs());
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
+        (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
         copy(self.board.evaluator.verdicts(), &mut view.verdicts);
         copy(self.board.evaluator.filesystems(), &mut view.loads);
@@ -294,6 +305,7 @@ impl<F: Freezer> ControlLoop<F> {
         self.send(Message::Stopping);
         let clock = &self.clock;
         let effect = self.freezer.undo(|| clock.monotonic_ns());
+        self.shaping.keep(false, clock.monotonic_ns());
         self.report(effect);
         self.state_file.write(&StateLine {
             state: NodeState::Closed,

@@ -72,6 +72,7 @@ impl Rig {
             outbox,
             signals: crate::signals::all(&config, owner),
             freezer: knob.clone(),
+            shaping: ShapingActuator::new(folders.path()),
             state_file: StateFile::create(folders.path()).unwrap(),
             config,
         });
@@ -148,6 +149,15 @@ fn a_stuck_request_freezes_once_and_the_decision_is_told_before_its_effect() {
 }
 
 #[test]
+fn a_freeze_holds_batch_in_the_storage_daemons_too() {
+    let rig = frozen_rig();
+    assert!(rig.control.shaping.held());
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(SECOND_NS);
+    assert!(!rig.control.shaping.held());
+}
+
+#[test]
 fn capacity_is_offered_only_while_jobs_may_start() {
     let mut rig = Rig::new(RecordingFreezer::default());
     rig.pass(TICK_NS);
@@ -202,6 +212,7 @@ fn an_end_on_purpose_thaws_and_closes() {
     let mut rig = frozen_rig();
     rig.control.run(&AtomicBool::new(true));
     assert_eq!(rig.writes(), [true, false]);
+    assert!(!rig.control.shaping.held());
     assert!(rig.state().contains("state=closed admit=0") && rig.state().contains("reason=guard_stopped"));
 }
 

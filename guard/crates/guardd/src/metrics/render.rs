@@ -79,6 +79,8 @@ impl Renderer {
         let mut family = out.family(&names::FROZEN_SECONDS);
         family.sample(&[("kind", "precaution")], seconds(view.precaution_ns));
         family.sample(&[("kind", "evidence")], seconds(view.frozen_ns));
+        out.single(&names::BATCH_HELD, flag(view.held));
+        out.single(&names::SHAPING_FAILED, flag(view.shaping_failed));
         out.single(&names::DRIFTS, view.drifts as f64);
     }
 

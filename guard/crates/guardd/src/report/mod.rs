@@ -17,6 +17,7 @@ use intf::journal::{Job, Outcome, Record};
 use intf::state::NodeState;
 use kernfs::cgroup::Cgroup;
 use policy::{Config, Deed, Event, Names};
+use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
 use crate::clock::Clock;
@@ -60,6 +61,11 @@ pub enum Message {
         /// Is it there?
         present: bool,
     },
+    /// The shaping segment cannot be written, or can be again.
+    Shaping {
+        /// Why not.
+        fault: Option<Errno>,
+    },
     /// The loop ends on purpose.
     Stopping,
 }
@@ -71,6 +77,7 @@ pub struct Reporter {
     owner: Owner,
     passwd: PathBuf,
     segment: PathBuf,
+    control: PathBuf,
     jobs: Cgroup,
     journal: JournalFile,
     log: Log,
@@ -87,6 +94,7 @@ impl Reporter {
         Reporter {
             jobs: Cgroup::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
             segment: config.latency.segment.clone(),
+            control: config.paths.control.clone(),
             journal: JournalFile::new(&config.journal),
             log: Log::default(),
             names: Arc::default(),
@@ -126,6 +134,7 @@ impl Reporter {
             Message::Effect(effect) => self.effect(&effect),
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
             Message::Slice { present } => self.slice(present),
+            Message::Shaping { fault } => self.shaping(fault),
             Message::Stopping => self.stopping = true,
         }
     }
@@ -231,6 +240,16 @@ impl Reporter {
             self.log.notice(&format!("{path}: guarding the jobs in it"));
         } else {
             self.log.warning(&format!("{path}: no such slice; is it started? Nothing may start until it is there"));
+        }
+    }
+
+    fn shaping(&mut self, fault: Option<Errno>) {
+        let path = self.control.display();
+        match fault {
+            Some(errno) => {
+                self.log.warning(&format!("{path}: {errno}: a freeze does not hold batch in storage daemons"))
+            }
+            None => self.log.notice(&format!("{path}: written again")),
         }
     }
 

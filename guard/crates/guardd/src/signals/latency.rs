@@ -214,6 +214,7 @@ impl Signal for Latency {
         push(&names::SEGMENT_HEARTBEAT_AGE, Label::None, poll.heartbeat_age_ns as f64 / 1e9);
         push(&names::SEGMENT_SLOTS_OVERFLOW, Label::None, poll.slots_overflow as f64);
         push(&names::SEGMENT_CLIENTS_OVERFLOW, Label::None, poll.clients_overflow as f64);
+        push(&names::SEGMENT_SHAPING, Label::None, poll.shaping_sequence as f64);
         push(&names::SEGMENT_INTERNAL_ERRORS, Label::None, poll.internal_errors as f64);
         for (index, filesystem) in self.reader.iter().flat_map(|reader| reader.filesystems()).enumerate() {
             let label = Label::Filesystem(index as u16);

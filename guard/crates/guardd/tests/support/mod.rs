@@ -81,8 +81,9 @@ impl NodeFolders {
         let cgroup = jobs.parent().unwrap().display();
         let slice = jobs.file_name().unwrap().to_str().unwrap();
         format!(
-            "[paths]\ncgroup = \"{cgroup}\"\njobs_slice = \"{slice}\"\nbatch_slice = \"{slice}\"\nrun = \"{}\"\n\
+            "[paths]\ncgroup = \"{cgroup}\"\njobs_slice = \"{slice}\"\nbatch_slice = \"{slice}\"\nrun = \"{}\"\ncontrol = \"{}\"\n\
              [signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
+            path("run"),
             path("run"),
             path("storage/beer.lat"),
             path("journal"),

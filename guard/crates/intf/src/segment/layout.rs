@@ -82,6 +82,8 @@ pub mod header {
     pub const CLIENTS_OVERFLOW: usize = 152;
     /// `internal_errors`
     pub const INTERNAL_ERRORS: usize = 160;
+    /// `shaping_sequence`
+    pub const SHAPING_SEQUENCE: usize = 168;
     /// `instance`, 64 bytes
     pub const INSTANCE: usize = 192;
     /// End of the fields in use.

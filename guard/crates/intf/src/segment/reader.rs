@@ -38,6 +38,8 @@ pub struct Poll {
     pub clients_overflow: u64,
     /// Exceptions caught in the plug-in, since the writer started.
     pub internal_errors: u64,
+    /// Of the shaping segment that the writer applied last.
+    pub shaping_sequence: u64,
     /// Values in this poll that cannot be (counters backwards, starts in the future, unknown series); they were not used.
     pub damaged: u32,
 }
@@ -241,6 +243,7 @@ impl Segment {
             slots_overflow: u64_at(&self.raw_header, field::SLOTS_OVERFLOW),
             clients_overflow: u64_at(&self.raw_header, field::CLIENTS_OVERFLOW),
             internal_errors: u64_at(&self.raw_header, field::INTERNAL_ERRORS),
+            shaping_sequence: u64_at(&self.raw_header, field::SHAPING_SEQUENCE),
             ..Poll::default()
         }
     }

@@ -72,6 +72,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             proc: absolute("paths.proc", paths.proc)?,
             sys: absolute("paths.sys", paths.sys)?,
             run: absolute("paths.run", paths.run)?,
+            control: absolute("paths.control", paths.control)?,
         },
         latency: LatencySignal {
             segment: absolute("signals.latency.segment", signals.latency.segment)?,

@@ -61,6 +61,8 @@ pub struct Paths {
     pub sys: PathBuf,
     /// State line and status.
     pub run: PathBuf,
+    /// The shaping segment, which the storage daemons read.
+    pub control: PathBuf,
 }
 
 /// `[loop]`

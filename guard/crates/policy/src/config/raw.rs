@@ -53,6 +53,7 @@ section!(RawPaths {
     proc: PathBuf = "/proc".into(),
     sys: PathBuf = "/sys".into(),
     run: PathBuf = "/run/beer/guard".into(),
+    control: PathBuf = "/run/beer/control".into(),
 });
 
 section!(RawLoop {

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The shaping segment: holds what batch does through the storage daemons, which no cgroup reaches. A freeze without it
+//! leaves the requests being served that jobs have sent already, and those of jobs on other nodes.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use intf::shaping::{Allowance, Shaping, SHAPING_BYTES};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// A guard that is killed is back well within this; one that never comes back holds nobody for longer.
+const LEASE_NS: u64 = 10_000_000_000;
+/// After a failure it is tried again at this pace, so that a full /run is not written to at every tick.
+const AGAIN_NS: u64 = 1_000_000_000;
+
+/// Keeps the segment as it is wanted. It lies below /run, so a write waits for no disk. A segment that cannot be written
+/// never keeps the guard from its first knob, the freezer.
+pub struct ShapingActuator {
+    path: PathBuf,
+    fd: Option<OwnedFd>,
+    buffer: [u8; SHAPING_BYTES],
+    sequence: u64,
+    /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
+    written: Option<bool>,
+    lease_until_ns: u64,
+    fault: Option<Errno>,
+    again_ns: u64,
+}
+
+impl ShapingActuator {
+    /// Name of the file in its folder.
+    pub const NAME: &'static str = "shaping";
+
+    /// Touches nothing yet.
+    pub fn new(folder: &Path) -> Self {
+        ShapingActuator {
+            path: folder.join(Self::NAME),
+            fd: None,
+            buffer: [0; SHAPING_BYTES],
+            sequence: 0,
+            written: None,
+            lease_until_ns: 0,
+            fault: None,
+            again_ns: 0,
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Is batch held, as far as was written?
+    pub fn held(&self) -> bool {
+        self.written == Some(true)
+    }
+
+    /// Why the last write failed.
+    pub fn fault(&self) -> Option<Errno> {
+        self.fault
+    }
+
+    /// To be called at every tick: writes when `hold` changes, and renews the lease at half of it.
+    pub fn keep(&mut self, hold: bool, now_ns: u64) {
+        let good = self.written == Some(hold) && (!hold || now_ns + LEASE_NS / 2 < self.lease_until_ns);
+        if good || (self.fault.is_some() && now_ns < self.again_ns) {
+            return;
+        }
+        self.again_ns = now_ns + AGAIN_NS;
+        let outcome = self.write(hold, now_ns);
+        self.fault = outcome.err();
+        self.written = outcome.is_ok().then_some(hold);
+        if self.fault.is_some() {
+            self.fd = None;
+        }
+    }
+
+    fn write(&mut self, hold: bool, now_ns: u64) -> Result<(), Errno> {
+        let fd = match self.fd.take().filter(in_its_place) {
+            Some(fd) => fd,
+            None => open(&self.path)?,
+        };
+        // From the clock at first: a later guard's numbers are none of an earlier one's.
+        self.sequence = if self.sequence == 0 { now_ns } else { self.sequence + 1 };
+        self.lease_until_ns = if hold { now_ns + LEASE_NS } else { 0 };
+        let shaping = Shaping {
+            sequence: self.sequence,
+            lease_until_ns: self.lease_until_ns,
+            pid: std::process::id(),
+            allowances: if hold { &[Allowance::HELD] } else { &[] },
+        };
+        let bytes = shaping.encode(&mut self.buffer);
+        let written = rustix::io::pwrite(&fd, bytes, 0)?;
+        self.fd = Some(fd);
+        if written == bytes.len() {
+            Ok(())
+        } else {
+            Err(Errno::NOSPC)
+        }
+    }
+}
+
+/// Somebody may have removed or replaced the file: nobody reads the old one then.
+fn in_its_place(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink > 0)
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+    rustix::fs::ftruncate(&fd, SHAPING_BYTES as u64)?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn lease(folder: &Path) -> u64 {
+        let bytes = std::fs::read(folder.join(ShapingActuator::NAME)).unwrap();
+        assert_eq!(bytes.len(), SHAPING_BYTES);
+        u64::from_le_bytes(bytes[24..32].try_into().unwrap())
+    }
+
+    #[test]
+    fn holds_renews_and_lifts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        let start = 1000 * SECOND_NS;
+        actuator.keep(true, start);
+        assert!(actuator.held());
+        assert_eq!(lease(folder.path()), start + LEASE_NS);
+        actuator.keep(true, start + 4 * SECOND_NS);
+        assert_eq!(lease(folder.path()), start + LEASE_NS, "not at every tick");
+        actuator.keep(true, start + 5 * SECOND_NS);
+        assert_eq!(lease(folder.path()), start + 5 * SECOND_NS + LEASE_NS);
+        actuator.keep(false, start + 6 * SECOND_NS);
+        assert_eq!((actuator.held(), lease(folder.path())), (false, 0));
+        let written = actuator.sequence;
+        assert_eq!(written, start + 2, "three writes");
+        actuator.keep(false, start + 600 * SECOND_NS);
+        assert_eq!(actuator.sequence, written);
+    }
+
+    #[test]
+    fn what_an_earlier_guard_left_is_lifted_at_the_first_tick() {
+        let folder = tempfile::tempdir().unwrap();
+        ShapingActuator::new(folder.path()).keep(true, SECOND_NS);
+        let mut next = ShapingActuator::new(folder.path());
+        assert_ne!(lease(folder.path()), 0, "nothing was decided yet");
+        next.keep(false, 2 * SECOND_NS);
+        assert_eq!(lease(folder.path()), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        actuator.keep(true, SECOND_NS);
+        std::fs::remove_file(actuator.path()).unwrap();
+        actuator.keep(true, 6 * SECOND_NS);
+        assert_eq!(lease(folder.path()), 6 * SECOND_NS + LEASE_NS);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_tried_again_once_a_second() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("control");
+        let mut actuator = ShapingActuator::new(&place);
+        actuator.keep(true, SECOND_NS);
+        assert_eq!((actuator.held(), actuator.fault()), (false, Some(Errno::NOENT)));
+        std::fs::create_dir(&place).unwrap();
+        actuator.keep(true, SECOND_NS + SECOND_NS / 2);
+        assert!(!actuator.held());
+        actuator.keep(true, 2 * SECOND_NS);
+        assert_eq!((actuator.held(), actuator.fault()), (true, None));
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join(ShapingActuator::NAME)).unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        actuator.keep(true, SECOND_NS);
+        assert_eq!(actuator.fault(), Some(Errno::LOOP));
+        assert!(!folder.path().join("elsewhere").exists());
+    }
+}
