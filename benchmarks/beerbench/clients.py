@@ -70,6 +70,15 @@ class Load:
         return words
 
 
+@dataclass(frozen=True)
+class Stream:
+    """One of client/streams.py."""
+
+    app: str
+    direction: str  # r or w
+    path: str
+
+
 class Clients:
     """Clients of one storage, in one root; samples go to `out`."""
 
@@ -88,6 +97,30 @@ class Clients:
             (self.out / f"{name}.{ending}").unlink(missing_ok=True)
         argv += ["--out", f"{OUT_IN_ROOT}/{name}.samples", "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
         return Run(self.command(argv), self.out, name, on_line)
+
+    def streams(self, name: str, streams: Sequence[Stream], seconds: float) -> Run:
+        """Starts streams that compete; their rates are in the last line, in this order."""
+        argv = ["python3", "-m", "client.streams", "--endpoint", self.storage.endpoint, "--duration", str(seconds)]
+        for stream in streams:
+            argv += ["--stream", f"{stream.app}:{stream.direction}:{stream.path}"]
+        return Run(self.command(argv), self.out, name, None)
+
+    def copies(
+        self,
+        name: str,
+        clients: int,
+        size: int,
+        weights: Sequence[float],
+        seconds: float,
+        on_copy: Callable[[dict[str, Any]], None],
+    ) -> Run:
+        """Starts clients that copy `size` bytes again and again, from disks chosen with these weights."""
+        argv = ["python3", "-m", "client.copies", "--endpoint", self.storage.endpoint, "--clients", str(clients)]
+        argv += ["--bytes", str(size), "--duration", str(seconds), "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
+        for paths, weight in zip(self.storage.disks, weights, strict=True):
+            argv += ["--disk", ",".join(paths), "--weight", str(weight)]
+        (self.out / f"{name}.stop").unlink(missing_ok=True)
+        return Run(self.command(argv), self.out, name, on_copy)
 
     def measure(self, kind: str, name: str, load: Load) -> dict[str, Any]:
         """Runs a client to its end; its last line."""

@@ -10,7 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from beerbench.clients import Clients, Load, Storage
+from beerbench.clients import ClientError, Clients, Load, Storage, Stream
 from beerbench.neighbours import Sample, read
 from beerbench.timeline.requests import OK, Requests
 from beerbench.transfers import File, Transfers
@@ -115,6 +115,28 @@ def test_saturate_counts_what_it_moves(server: Server, tmp_path: Path) -> None:
     assert end["requests_per_s"] > 100
     assert end["errors"] == 0
     assert found.size[found.outcome == OK].sum() / end["seconds"] / 1e6 == pytest.approx(end["mb_s"], rel=0.01)
+
+
+def test_streams_that_compete_count_what_each_moved(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    writer, reader = Stream("a", "w", "/srv/bench/data/01/new"), Stream("b", "r", server.disks[0][0])
+    end = one.streams("race", [writer, reader], 1).wait(60)
+    assert end["errors"] == []
+    assert all(rate > 0.1 for rate in end["mb_s"])
+    assert (server.folder / "data/01/new").stat().st_size > 0
+    with pytest.raises(ClientError, match="No such file"):
+        one.streams("none", [Stream("a", "r", "/srv/bench/data/none")], 1).wait(60)
+
+
+def test_clients_that_copy_say_how_long_each_took(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    seen: list[dict[str, float]] = []
+    run = one.copies("copies", 2, 1 << 20, [1.0, 0.0], 60, seen.append)
+    wait_until(lambda: len(seen) >= 4, 30, "four copies are done")
+    run.finish(30)
+    assert {copy["copy"] for copy in seen} == {0}, "the other disk has no weight"
+    assert not any(copy["error"] for copy in seen)
+    assert all(0 < copy["seconds"] < 30 for copy in seen)
 
 
 def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Server, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beerbench.bench import freeze_latency, guard_cost, plugin_cost
+from beerbench.bench import bandwidth, freeze_latency, guard_cost, plugin_cost, priorities
 from beerbench.record import Record
 
 
@@ -62,3 +62,43 @@ def test_the_plugin_is_judged_in_memory_and_on_a_throttled_disk(tmp_path: Path) 
     shown = plugin_cost.show(record, results)
     assert "99 MB/s" in shown
     assert "throttled disk" in shown
+
+
+def test_who_gets_the_disk_is_shown_beside_the_talk() -> None:
+    cells = [
+        {"scheduler": scheduler, "cell": cell.name, "first": first, "others": 2.0}
+        for scheduler, firsts in (("bfq", (6.0, 2.0, 8.0)), ("none", (1.0, 1.0, 1.0)))
+        for first in firsts
+        for cell in priorities.CELLS
+    ]
+    record = Record("priorities", {}, {}, {"cells": cells})
+    results = priorities.study(record)
+    last = results["rows"][11]
+    assert last["cell"] == "rt:0 against 10 x be:0"
+    assert (last["bfq"]["share"], last["none"]["share"]) == (0.75, 1 / 3), "the median of the rounds"
+    assert abs(last["talk"] - 131 / 181) < 1e-9
+    shown = priorities.show(record, results)
+    assert "goal 68 %: bfq: reached, none: NOT reached" in shown
+
+
+def test_every_priority_of_the_table_has_its_application() -> None:
+    lines = priorities.policy_lines().splitlines()
+    for cell in priorities.CELLS:
+        for stream in priorities.streams_of(cell, [f"/data/01/file-{n}" for n in range(10)]):
+            assert any(line.startswith(f"beer.policy app:{stream.app} rw ") for line in lines)
+
+
+def test_copies_count_for_the_policy_under_which_they_end() -> None:
+    names = list(bandwidth.TALK)
+    windows = [{"policy": name, "start": 100.0 * n, "end": 100.0 * n + 50} for n, name in enumerate(names)]
+    copies = [{"copy": 0, "start": 100.0 * n + t, "seconds": 4.0, "error": ""} for n in range(6) for t in range(50)]
+    copies += [{"copy": 0, "start": 549.0, "seconds": 40.0, "error": "lost"}]
+    record = Record("bandwidth", {}, {}, {"copies": copies, "windows": windows, "copy_bytes": 1_000_000})
+    results = bandwidth.study(record)
+    assert [row["copies"] for row in results["rows"]] == [46] * 6, "those that ended between the windows do not count"
+    assert results["rows"][0]["p99"] == 4.0
+    assert abs(results["rows"][0]["mb_s"] - 46 / 50) < 1e-9
+    shown = bandwidth.show(record, results)
+    assert "errors: lost" in shown
+    assert bandwidth.rate_of("unlimited") is None
+    assert bandwidth.policy_line("unlimited") == "beer.policy space:* r iotype direct\n"

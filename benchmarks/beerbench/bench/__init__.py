@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ..errors import BenchmarkError
 from ..record import Record
 
-NAMES = ("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost")
+NAMES = ("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth")
 
 
 class Benchmark(Protocol):

@@ -59,4 +59,6 @@ class Progress:
 
 
 def emit(line: dict[str, object]) -> None:
-    print(json.dumps(line), file=sys.stderr, flush=True)
+    """From any thread: print() would write the end of the line apart from it."""
+    sys.stderr.write(json.dumps(line) + "\n")
+    sys.stderr.flush()

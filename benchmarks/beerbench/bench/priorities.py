@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams with different I/O priorities that compete for one disk, by scheduler, beside the table of the EOS talk.
+
+Shows: which share of one throttled disk a stream gets against others, by their I/O priorities (`beer.policy`), with
+direct I/O, through the real server, beside the talk's numbers (HEPiX 2022: one HDD of 190 MB/s, CFQ).
+Does not show: absolute rates, and what an HDD's own head would do.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import text
+from ..clients import Stream
+from ..errors import BenchmarkError
+from ..labnode import lab_session
+from ..record import Record
+from ..session import Session
+from ..waiting import Story
+
+DISK, LABEL = "/data/01", "beer-data1"
+POLICY = "/etc/xrootd/beer-policy.cfg"
+USER = "storage"
+# What the emulated node can serve without its CPU being the limit.
+BYTES_PER_SECOND, IOPS = 8_000_000, 120
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One writer against some others, all of one priority; the talk's MB/s of the first and of all others together."""
+
+    first: str
+    others: tuple[str, ...] = ()
+    reading: bool = False
+    talk: tuple[float, float] = (0, 0)
+
+    @property
+    def name(self) -> str:
+        if not self.others:
+            return f"{self.first} alone"
+        count = f"{len(self.others)} x " if len(self.others) > 1 else ""
+        return f"{self.first} against {count}{self.others[0]}{' reading' if self.reading else ''}"
+
+
+CELLS = (
+    Cell("rt:0", talk=(192, 0)),
+    Cell("rt:0", ("rt:0",), talk=(96, 96)),
+    Cell("rt:1", ("be:4",), talk=(166, 16)),
+    Cell("rt:1", ("be:7",), talk=(170, 15)),
+    Cell("rt:0", ("be:7",), talk=(172, 13)),
+    Cell("rt:0", ("rt:7",), talk=(140, 35)),
+    Cell("be:0", ("be:7",), talk=(143, 32)),
+    Cell("rt:0", ("be:0",), talk=(169, 15)),
+    Cell("rt:0", ("be:0",) * 2, talk=(160, 18)),
+    Cell("rt:0", ("be:0",) * 3, talk=(158, 22)),
+    Cell("rt:0", ("be:0",) * 4, talk=(150, 25)),
+    Cell("rt:0", ("be:0",) * 10, talk=(131, 50)),
+    Cell("rt:0", ("be:0",) * 10, reading=True, talk=(162, 13)),
+)
+# The goal beyond the talk: of the disk for rt:0 against ten be:0.
+GOAL = 0.68
+GOAL_CELL = CELLS[11].name
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--schedulers", default="bfq,mq-deadline,none", help="of the node's disk, in this order")
+    parser.add_argument("--seconds", type=float, default=10, help="of each cell, after the warm-up (default: 10)")
+    parser.add_argument("--rounds", type=int, default=1, help="of the whole table (default: 1)")
+
+
+def application(priority: str) -> str:
+    return priority.replace(":", "")
+
+
+def policy_lines() -> str:
+    """An application for each priority; the storage user may call himself so."""
+    priorities = sorted({one for cell in CELLS for one in (cell.first, *cell.others)})
+    lines = [f"beer.policy app:{application(one)} rw iotype direct iopriority {one}" for one in priorities]
+    lines += [f"beer.trust {application(one)} {USER}" for one in priorities]
+    return "\n".join(lines) + "\n"
+
+
+def streams_of(cell: Cell, readable: list[str]) -> list[Stream]:
+    found = [Stream(application(cell.first), "w", f"{DISK}/store/bench-0")]
+    for number, priority in enumerate(cell.others):
+        path = readable[number] if cell.reading else f"{DISK}/store/bench-{number + 1}"
+        found.append(Stream(application(priority), "r" if cell.reading else "w", path))
+    return found
+
+
+def record(options: argparse.Namespace, out: Path) -> Record:
+    story = Story()
+    measured: list[dict[str, Any]] = []
+    with lab_session("scratch-apart", out, [DISK]) as session:
+        facts = session.facts()
+        session.guard.take_away()
+        _prepare(session)
+        for _ in range(options.rounds):
+            for scheduler in options.schedulers.split(","):
+                _use(session, scheduler)
+                for cell in CELLS:
+                    streams = streams_of(cell, session.clients.storage.disks[0])
+                    end = session.clients.streams("cell", streams, options.seconds).wait(options.seconds + 300)
+                    if end["errors"]:
+                        raise BenchmarkError(f"{cell.name}: {'; '.join(end['errors'])}")
+                    first, others = end["mb_s"][0], sum(end["mb_s"][1:])
+                    measured.append({"scheduler": scheduler, "cell": cell.name, "first": first, "others": others})
+                    story.say(f"{scheduler}, {cell.name}: {first:.2f} and {others:.2f} MB/s")
+    parameters = {name: getattr(options, name) for name in ("schedulers", "seconds", "rounds")}
+    made = Record("priorities", parameters, facts, {"cells": measured})
+    made.save(out)
+    return made
+
+
+def _prepare(session: Session) -> None:
+    node: Any = session.node
+    node.throttle(LABEL, IOPS, BYTES_PER_SECOND)
+    node.execute(f"cat > {POLICY}", input=policy_lines())
+    node.execute("systemctl restart xrootd@beer", timeout=120)
+    node.execute("until ss -Hltn sport = :1094 | grep -q .; do sleep 0.2; done", timeout=120)
+
+
+def _use(session: Session, scheduler: str) -> None:
+    queue = f"/sys/dev/block/{session.device(DISK)}/queue/scheduler"
+    session.node.execute(f"modprobe -a bfq mq-deadline 2>/dev/null; echo {scheduler} > {queue}")
+    if f"[{scheduler}]" not in session.node.execute(f"cat {queue}").stdout:
+        raise BenchmarkError(f"{queue}: {scheduler} is not in use")
+
+
+def study(record: Record) -> dict[str, Any]:
+    """For each cell and scheduler the median share of the first stream, and the MB/s of both sides."""
+    results: dict[str, Any] = {"rows": [], "goal": GOAL}
+    schedulers = list(dict.fromkeys(one["scheduler"] for one in record.data["cells"]))
+    for cell in CELLS:
+        row: dict[str, Any] = {"cell": cell.name, "talk": share(*cell.talk)}
+        for scheduler in schedulers:
+            found = [one for one in record.data["cells"] if one["cell"] == cell.name and one["scheduler"] == scheduler]
+            middle = sorted(found, key=lambda one: share(one["first"], one["others"]))[len(found) // 2]
+            row[scheduler] = {key: middle[key] for key in ("first", "others")}
+            row[scheduler]["share"] = share(middle["first"], middle["others"])
+        results["rows"].append(row)
+    results["schedulers"] = schedulers
+    return results
+
+
+def share(first: float, others: float) -> float:
+    return first / (first + others) if first + others else float("nan")
+
+
+def show(_: Record, results: dict[str, Any]) -> str:
+    head = ["share of the first stream", "talk"]
+    for scheduler in results["schedulers"]:
+        head += [scheduler, "MB/s"]
+    rows = [head]
+    for row in results["rows"]:
+        line = [row["cell"], text.percent(row["talk"])]
+        for scheduler in results["schedulers"]:
+            one = row[scheduler]
+            line += [text.percent(one["share"]), f"{one['first']:.1f} + {one['others']:.1f}"]
+        rows.append(line)
+    goal = next(row for row in results["rows"] if row["cell"] == GOAL_CELL)
+    verdicts = [
+        f"{scheduler}: {'reached' if goal[scheduler]['share'] >= results['goal'] else 'NOT reached'}"
+        for scheduler in results["schedulers"]
+    ]
+    return f"{text.table(rows)}\n\n{GOAL_CELL}, goal {text.percent(results['goal'])}: {', '.join(verdicts)}"

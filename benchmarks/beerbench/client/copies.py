@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that copy: each opens a file, reads a stretch of it from the start to the end, closes it, and begins anew.
+
+Each copy is a line of the output: when it began (Unix time), how long it took, from which disk. The disks are chosen at
+random with the weights that are given, so that one of them has more to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from . import arguments as shared
+from .connections import CLIENT_SETTINGS
+from .progress import emit
+
+BLOCK = 256 << 10
+DEPTH = 4
+
+
+class Copier(threading.Thread):
+    def __init__(self, number: int, options: argparse.Namespace, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self._options = options
+        self._url = f"root://c{number:03d}@{options.endpoint}/"
+        self._disks = shared.disks(options.disk)
+        self._chance = random.Random(f"{options.seed} {number}")  # noqa: S311 (no secret)
+        self._stop_asked = stop
+
+    def run(self) -> None:
+        while not self._stop_asked.is_set():
+            [disk] = self._chance.choices(range(len(self._disks)), self._options.weight)
+            began = time.time()
+            error = self._copy(self._chance.choice(self._disks[disk]))
+            emit({"copy": disk, "start": began, "seconds": time.time() - began, "error": error})
+
+    def _copy(self, path: str) -> str:
+        from XRootD import client  # type: ignore[import-not-found]
+
+        file = client.File()
+        status, _ = file.open(f"{self._url}{path}")
+        if not status.ok:
+            return str(status.message.strip())
+        size = int(file.stat()[1].size)
+        first = self._chance.randrange(max(1, (size - self._options.bytes) // BLOCK)) * BLOCK
+        errors: list[str] = []
+        slots = threading.Semaphore(DEPTH)
+
+        def done(status: Any, _data: Any, _hosts: Any) -> None:
+            if not status.ok:
+                errors.append(status.message.strip())
+            slots.release()
+
+        for offset in range(first, first + self._options.bytes, BLOCK):
+            slots.acquire()
+            status = file.read(offset, BLOCK, callback=done)
+            if not status.ok:
+                done(status, None, None)
+        for _ in range(DEPTH):
+            slots.acquire()
+        file.close()
+        return errors[0] if errors else ""
+
+
+def main(argv: list[str]) -> int:
+    arguments = argparse.ArgumentParser(description="clients that copy, one file after the other")
+    arguments.add_argument("--endpoint", required=True, help="host:port of the XRootD server")
+    arguments.add_argument("--disk", action="append", required=True, metavar="PATH[,PATH...]", help="files of a disk")
+    arguments.add_argument(
+        "--weight", action="append", type=float, required=True, help="chance of a disk; one for each"
+    )
+    arguments.add_argument("--clients", type=int, default=12)
+    arguments.add_argument("--bytes", type=int, default=4 << 20, help="of a copy")
+    arguments.add_argument("--duration", type=float, required=True, help="seconds")
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--stop-file", type=Path, required=True, help="end the run early once this file exists")
+    options = arguments.parse_args(argv)
+    for name, value in CLIENT_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    stop = threading.Event()
+    copiers = [Copier(number, options, stop) for number in range(options.clients)]
+    emit({"ready": True, "connections": len(copiers)})
+    end = time.monotonic() + options.duration
+    for copier in copiers:
+        copier.start()
+    while time.monotonic() < end and not options.stop_file.exists():
+        time.sleep(0.2)
+    emit({"end": True})
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)  # copies that are under way do not count
