@@ -90,7 +90,11 @@ def main(argv: list[str]) -> int:
     options = arguments.parse_args(argv)
     for name, value in CLIENT_SETTINGS.items():
         os.environ.setdefault(name, value)
-    streams = [Stream(spec, number, options.endpoint, options.block) for number, spec in enumerate(options.stream)]
+    try:
+        streams = [Stream(spec, number, options.endpoint, options.block) for number, spec in enumerate(options.stream)]
+    except OSError as error:
+        print(f"streams: {error}", file=sys.stderr)
+        return 1
     emit({"ready": True, "connections": len(streams)})
     stop = threading.Event()
     for stream in streams:
