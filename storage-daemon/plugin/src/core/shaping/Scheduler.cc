@@ -40,8 +40,8 @@ std::string SchedulerOf(uint32_t major_number, uint32_t minor_number, const std:
 
 const char* PriorityEffect(const std::string& scheduler) {
     if (scheduler == "bfq") return "I/O priorities have full effect";
-    if (scheduler == "mq-deadline") return "of I/O priorities only the class has an effect";
-    return scheduler.empty() ? "the effect of I/O priorities is not known" : "I/O priorities have NO effect";
+    if (scheduler.empty()) return "the effect of I/O priorities is not known";
+    return "of I/O priorities only the class has an effect, by turns that are kept here";
 }
 
 } // namespace beer

@@ -10,8 +10,9 @@ namespace beer {
 // device that of the first disk below it. Empty: it is not known (no block device, or no sysfs).
 std::string SchedulerOf(uint32_t major_number, uint32_t minor_number, const std::string& sys = "/sys");
 
-// What I/O priorities do with it: bfq knows all of them, mq-deadline the three classes, the others none
-// (Documentation/block/ioprio.rst). Buffered writes have none at all: the kernel's own threads write them.
+// What I/O priorities do with it: bfq knows all of them (Documentation/block/ioprio.rst). mq-deadline knows the
+// classes, but only until a request is with the disk, and the others none: there the Arbiter keeps the classes apart.
+// Buffered writes have no priority at all: the kernel's own threads write them.
 const char* PriorityEffect(const std::string& scheduler);
 
 } // namespace beer

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/shaping/Arbiter.hh"
 #include "core/shaping/ControlWatch.hh"
 #include "core/shaping/DirectoryWishes.hh"
 #include "core/shaping/LinkBudget.hh"
@@ -56,6 +57,7 @@ class Shaping {
     Overload& overload() { return overload_; }
     MetaLimiter& metadata() { return metadata_; }
     ControlWatch& control() { return control_; }
+    Arbiter& arbiter() { return arbiter_; }
 
   private:
     std::shared_ptr<Limit> SharedLimit(const std::string& rule, const Rates& rates, uint64_t version);
@@ -72,6 +74,7 @@ class Shaping {
     std::atomic<uint64_t> version_{0};
     std::mutex mutex_; // of the next one
     std::map<std::string, std::weak_ptr<Limit>> shared_;
+    Arbiter arbiter_;
     ControlWatch control_; // last: its thread uses the others
 };
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/PeriodicThread.hh"
+#include "core/Segment.hh"
+#include "core/shaping/TurnQueue.hh"
+
+namespace beer {
+
+// Keeps the classes of I/O priorities apart on disks whose scheduler does not, or only inside the kernel: a disk that
+// has 32 requests of a lower class already serves them first. bfq does it by itself, better than anybody outside can.
+class Arbiter {
+  public:
+    using Log = std::function<void(const std::string&)>;
+    // `places`: so many requests may wait, of all filesystems together.
+    Arbiter(const std::vector<Filesystem>& filesystems, uint32_t places, const Platform& platform, Log log,
+            std::string sys = "/sys");
+
+    // Null: the filesystem is not known.
+    TurnQueue* QueueOf(uint32_t filesystem) { return filesystem < disks_.size() ? &disks_[filesystem].queue : nullptr; }
+    // Looks at the schedulers, which may be changed while the server runs.
+    void Look();
+    // Does so every 5 s, in a thread of its own.
+    void Start();
+
+  private:
+    struct Disk {
+        Disk(const Filesystem& filesystem, const Platform& platform, WaitingPlaces& places)
+            : filesystem(filesystem), queue(platform, places) {}
+        const Filesystem filesystem;
+        std::string scheduler;
+        TurnQueue queue;
+    };
+    WaitingPlaces places_;
+    const Log log_;
+    const std::string sys_;
+    std::deque<Disk> disks_; // by filesystem; they stay where they are
+    bool looked_ = false;
+    std::unique_ptr<PeriodicThread> thread_; // last: it uses the others
+};
+
+} // namespace beer
