@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from bench import OPEN_HOUSE, WITHOUT
 from everything import MANY
+from protocol import CheckpointedFile, ProtocolError
 from server import TOP, Server
 
 EVERYTHING = Path(__file__).with_name("everything.py")
@@ -69,14 +70,51 @@ def test_a_client_is_told_the_same(server: Server, bare: list[list[object]], pol
     assert outcome(server) == bare
 
 
+def checkpoints(server: Server, content: bytes) -> list[object]:
+    """What came of one checkpoint that is rolled back, one that is committed, and one that cannot be."""
+    name = server.data / "01/store/file"
+    found: list[object] = []
+    with CheckpointedFile(server.port, str(name)) as file:
+        for end in (file.roll_back, file.commit):
+            file.begin()
+            file.write(4000, b"checkpointed" * 1000)
+            file.write_vector([(1_000_000, b"first"), (2_000_000, b"second" * 700)])
+            file.truncate(19_000_000)
+            found.append(file.most()[1] > 0)
+            changed = name.read_bytes()
+            assert (len(changed), changed[4000:4012]) == (19_000_000, b"checkpointed")
+            end()
+            found.append(name.read_bytes() == (content if end == file.roll_back else changed))
+        with pytest.raises(ProtocolError) as refused:
+            file.roll_back()
+        found.append(refused.value.number)
+        file.close()
+    return found
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_checkpoints(server: Server, content: bytes, policy: str) -> None:
+    enabled = "ofs.chkpnt enable\n"  # XRootD has none below /tmp unless it is told to
+    name = server.data / "01/store/file"
+    outcomes = []
+    for replace, append in ((WITHOUT, ""), ({}, f"beer.policy space:* rw iotype {policy} bandwidth 500MB/s\n")):
+        name.write_bytes(content)
+        server.write_config(OPEN_HOUSE | replace, append=append + enabled)
+        server.start()
+        outcomes.append(checkpoints(server, content))
+        server.stop()
+    assert outcomes[0][:-1] == [True] * 4
+    assert outcomes[1] == outcomes[0]
+
+
 def test_third_party_copies(server: Server, content: bytes, tmp_path: Path) -> None:
     """The helper of `ofs.tpc` writes past every plug-in; the server it reads from sees it as any client."""
     folder = tmp_path / "second"
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
     target = Server(folder)
-    server.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/xrdcp -f\n")
-    target.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/xrdcp -f\n")
+    server.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/env -u LD_PRELOAD xrdcp -f\n")
+    target.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/env -u LD_PRELOAD xrdcp -f\n")
     server.start()
     target.start()
     try:

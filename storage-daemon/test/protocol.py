@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python client of XRootD cannot say, said byte by byte (XRootD protocol 5.2): checkpoints.
+
+For servers without authentication. An error is told as the number of the protocol.
+"""
+
+import socket
+import struct
+from types import TracebackType
+
+CLOSE, LOGIN, OPEN, CHKPOINT, WRITE, TRUNCATE, WRITEV = 3003, 3007, 3010, 3012, 3019, 3028, 3031
+UPDATE = 0x20
+BEGIN, COMMIT, QUERY, ROLLBACK, EXECUTE = range(5)
+STREAM = b"\0\1"
+
+
+class ProtocolError(Exception):
+    """The server refused a request; `number` says why."""
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"{number}: {text}")
+        self.number = number
+
+
+def header(request: int, body: bytes, size: int) -> bytes:
+    return STREAM + struct.pack(">H16si", request, body, size)
+
+
+class CheckpointedFile:
+    """One connection with one file that is open for update."""
+
+    def __init__(self, port: int, path: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self._socket.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012))
+        self._answer()
+        self._ask(LOGIN, struct.pack(">i8s4B", 1, b"raw", 0, 0, 5, 0))
+        self._handle = self._ask(OPEN, struct.pack(">HH", 0, UPDATE), path.encode())[:4]
+
+    def __enter__(self) -> "CheckpointedFile":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("the server closed the connection")
+            data += more
+        return data
+
+    def _answer(self) -> bytes:
+        _, status, size = struct.unpack(">2sHi", self._receive(8))
+        body = self._receive(size)
+        if status:
+            raise ProtocolError(*struct.unpack(">i", body[:4]), body[4:].decode(errors="replace").strip("\0"))
+        return body
+
+    def _ask(self, request: int, body: bytes, data: bytes = b"") -> bytes:
+        self._socket.sendall(header(request, body, len(data)) + data)
+        return self._answer()
+
+    def _checkpoint(self, action: int, data: bytes = b"") -> bytes:
+        body = (self._handle if action != EXECUTE else bytes(4)) + bytes(11) + bytes([action])
+        # Of what is executed only the header counts; its data follow.
+        self._socket.sendall(header(CHKPOINT, body, min(len(data), 24)) + data)
+        return self._answer()
+
+    def begin(self) -> None:
+        self._checkpoint(BEGIN)
+
+    def commit(self) -> None:
+        self._checkpoint(COMMIT)
+
+    def roll_back(self) -> None:
+        self._checkpoint(ROLLBACK)
+
+    def most(self) -> tuple[int, int]:
+        """Bytes that a checkpoint may hold, and that it holds."""
+        found = struct.unpack(">II", self._checkpoint(QUERY))
+        return int(found[0]), int(found[1])
+
+    def write(self, offset: int, data: bytes) -> None:
+        body = self._handle + struct.pack(">q4x", offset)
+        self._checkpoint(EXECUTE, header(WRITE, body, len(data)) + data)
+
+    def write_vector(self, pieces: list[tuple[int, bytes]]) -> None:
+        entries = b"".join(struct.pack(">4siq", self._handle, len(data), offset) for offset, data in pieces)
+        whole = b"".join(data for _, data in pieces)
+        self._checkpoint(EXECUTE, header(WRITEV, bytes(16), len(entries)) + entries + whole)
+
+    def truncate(self, size: int) -> None:
+        self._checkpoint(EXECUTE, header(TRUNCATE, self._handle + struct.pack(">q4x", size), 0))
+
+    def close(self) -> None:
+        self._ask(CLOSE, self._handle)
