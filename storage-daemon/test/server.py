@@ -93,8 +93,8 @@ class Server:
         """Starts the process and waits for nothing."""
         env = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         if preload := os.environ.get("BEER_PRELOAD"):
-            # XRootD itself leaks what it configures; ours is found by the unit tests. Of XRootD, which is not built with
-            # it, ThreadSanitizer sees the locks but not the memory.
+            # XRootD itself leaks what it configures; ours is found by the unit tests. It is not built with
+            # ThreadSanitizer, which sees its locks but not its memory.
             env |= {"LD_PRELOAD": preload, "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1"}
             env |= {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1:halt_on_error=0:exitcode=66"}
         drop = ["setpriv", "--reuid=xrootd", "--regid=xrootd", "--clear-groups", "env"]

@@ -93,7 +93,7 @@ def test_the_server_stands_alone(running: Server) -> None:
     assert "cms" not in running.log().lower().replace("cmsd@", "")
 
 
-def test_many_clients_while_everything_changes(running: Server, batch_port: int, content: bytes, tmp_path: Path) -> None:
+def test_many_clients_while_limits_change(running: Server, batch_port: int, content: bytes, tmp_path: Path) -> None:
     """Under `make tsan` this is the load in which data races would show."""
     (tmp_path / "content").write_bytes(content)
     running.control.limit()
