@@ -52,16 +52,21 @@ def test_the_plugin_is_judged_in_memory_and_on_a_throttled_disk(tmp_path: Path) 
     case["noise"] = comparison([100e6, 100e6], 1.0)
     small = {**case, "unit": "1/s"}
     throttled = {"with": [7.6, 7.5, 7.7], "without": [7.6, 7.6, 7.6]}
-    data = {"memory": {"cases": {"read_pages": case, "read_4KiB_random": small}}, "throttled": throttled}
+    slow = {**small, "bare": comparison([94.0, 100.0], 0.94)}
+    cases = {"read_pages": case, "write_pages_many": case, "read_4KiB_random": small}
+    cases |= {"open": slow, "open_many_files": small, "stat": small}
+    data = {"memory": {"cases": cases}, "throttled": throttled}
     record = Record("plugin-cost", {}, {}, data)
     record.save(tmp_path)
     results = plugin_cost.study(Record.load(tmp_path))
-    assert [case["target"] for case in results["memory"]] == [0.98, 0.97]
+    assert [case["target"] for case in results["memory"]] == [0.98, 0.98, 0.97, 0.95, 0.95, 0.95]
     assert results["memory"][0]["own_work"] == 1.0
     assert results["throttled"]["ratio"] == 1.0
     shown = plugin_cost.show(record, results)
     assert "99 MB/s" in shown
     assert "throttled disk" in shown
+    missed = [line.split()[0] for line in shown.splitlines() if "NOT reached" in line]
+    assert missed == ["open"]
 
 
 def test_who_gets_the_disk_is_shown_beside_the_talk() -> None:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,36 +27,38 @@ from XRootD import client
 from XRootD.client.flags import OpenFlags
 
 LARGE_BYTES = 256 << 20
+STREAMS = 8
 SMALL_READS = 1000
 SMALL_BYTES = 4096
 STATS = 1000
+OPENS = 400
 # Without keys: the benchmark is one process, and the XRootD client reads its keys once.
 OPEN_HOUSE = {line: "# bench" for line in ("xrootd.seclib", "sec.protocol", "sec.protbind", "ofs.authorize", "acc.")}
 WITHOUT = {line: "# bench" for line in ("ofs.osslib", "xrootd.fslib", "beer.")}
 SERVERS = {"beer": {}, "twin": {}, "copying": WITHOUT, "bare": WITHOUT | {"xrootd.async": "# bench"}}
 
 
-def copy(source: str, target: str, pages: bool) -> None:
+def copy(pairs: list[tuple[str, str]], pages: bool) -> None:
+    """All of them at once. Each URL that names another user is a connection of its own, and so another thread there."""
     client.EnvPutInt("CPUsePgWrtRd", int(pages))
     process = client.CopyProcess()
-    process.add_job(source, target, force=True)
+    for source, target in pairs:
+        process.add_job(source, target, force=True)
+    process.parallel(len(pairs))
     for status, what in ((process.prepare(), "prepare"), (process.run()[0], "run")):
         if not status.ok:
             raise RuntimeError(f"{what}: {status.message}")
 
 
-def read_pages(server: Server) -> float:
-    copy(server.url("01/store/large"), "/dev/null", pages=True)
+def read(server: Server, streams: int, pages: bool) -> float:
+    names = ["large"] if streams == 1 else [f"part-{number}" for number in range(streams)]
+    copy([(server.url(f"01/store/{name}", user=f"s{n}"), "/dev/null") for n, name in enumerate(names)], pages)
     return LARGE_BYTES
 
 
-def read_plain(server: Server) -> float:
-    copy(server.url("01/store/large"), "/dev/null", pages=False)
-    return LARGE_BYTES
-
-
-def write_pages(server: Server) -> float:
-    copy(str(server.data / "01/store/large"), server.url("01/jobs/copy"), pages=True)
+def write(server: Server, streams: int) -> float:
+    source = str(server.data / ("01/store/large" if streams == 1 else "01/store/part-0"))
+    copy([(source, server.url(f"01/jobs/copy-{number}", user=f"s{number}")) for number in range(streams)], True)
     return LARGE_BYTES
 
 
@@ -70,6 +73,23 @@ def read_small(server: Server) -> float:
     return SMALL_READS
 
 
+def open_one(server: Server) -> float:
+    return open_and_close([server.url("01/store/large")] * OPENS)
+
+
+def open_many(server: Server) -> float:
+    return open_and_close([server.url(f"01/store/many/{number:03}") for number in range(OPENS)])
+
+
+def open_and_close(urls: list[str]) -> float:
+    for url in urls:
+        file = client.File()
+        for status, _ in (file.open(url, OpenFlags.READ), file.close()):
+            if not status.ok:
+                raise RuntimeError(status.message)
+    return len(urls)
+
+
 def stat(server: Server) -> float:
     files = client.FileSystem(f"root://127.0.0.1:{server.port}")
     for _ in range(STATS):
@@ -81,12 +101,34 @@ def stat(server: Server) -> float:
 
 # Function, unit, and pairs per block: short runs are cheap, and their noise needs them.
 CASES: dict[str, tuple[Callable[[Server], float], str, int]] = {
-    "read_pages": (read_pages, "B/s", 1),
-    "read_plain": (read_plain, "B/s", 2),
-    "write_pages": (write_pages, "B/s", 1),
+    "read_pages": (partial(read, streams=1, pages=True), "B/s", 1),
+    "read_plain": (partial(read, streams=1, pages=False), "B/s", 2),
+    "write_pages": (partial(write, streams=1), "B/s", 1),
+    "read_pages_many": (partial(read, streams=STREAMS, pages=True), "B/s", 1),
+    "read_plain_many": (partial(read, streams=STREAMS, pages=False), "B/s", 2),
+    "write_pages_many": (partial(write, streams=STREAMS), "B/s", 1),
     "read_4KiB_random": (read_small, "1/s", 6),
+    "open": (open_one, "1/s", 6),
+    "open_many_files": (open_many, "1/s", 6),
     "stat": (stat, "1/s", 6),
 }
+
+
+def make_shared(folder: Path, content: bytes) -> None:
+    for name, size in (("large", LARGE_BYTES), ("part", LARGE_BYTES // STREAMS)):
+        (folder / name).write_bytes(content[:size])
+        (folder / name).chmod(0o644)
+
+
+def furnish(server: Server, shared: Path) -> None:
+    """The files of all cases, as links where the servers can share them: so they share their place in memory, too."""
+    store = server.data / "01/store"
+    (store / "large").hardlink_to(shared / "large")
+    for number in range(STREAMS):
+        (store / f"part-{number}").hardlink_to(shared / "part")
+    (store / "many").mkdir()
+    for number in range(OPENS):
+        (store / f"many/{number:03}").touch()
 
 
 def cpu_seconds(server: Server) -> float:
@@ -130,14 +172,12 @@ def block(number: int, cases: list[str], content: bytes) -> dict[tuple[str, str]
     found = {}
     with tempfile.TemporaryDirectory(prefix="beer-bench.") as folder:
         Path(folder).chmod(0o755)
-        shared = Path(folder) / "large"
-        shared.write_bytes(content)
-        shared.chmod(0o644)
+        make_shared(Path(folder), content)
         servers = {}
         for name, changes in SERVERS.items():
             server = servers[name] = Server(Path(folder) / name)
             server.write_config(OPEN_HOUSE | changes)
-            (server.data / "01/store/large").hardlink_to(shared)
+            furnish(server, Path(folder))
             server.start()
         try:
             for name in cases:

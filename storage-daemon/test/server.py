@@ -142,8 +142,10 @@ class Server:
 
     # Clients
 
-    def url(self, path: str, *, port: int | None = None) -> str:
-        return f"root://127.0.0.1:{port or self.port}/{self.data}/{path}"
+    def url(self, path: str, *, port: int | None = None, user: str = "") -> str:
+        """A client makes one connection for each `user`; it is no more than a name."""
+        name = f"{user}@" if user else ""
+        return f"root://{name}127.0.0.1:{port or self.port}/{self.data}/{path}"
 
     def client_env(self, user: str = "storage") -> dict[str, str]:
         return os.environ | {

@@ -27,7 +27,8 @@ from ..waiting import Story
 CONFIG = "/etc/xrootd/xrootd-beer.cfg"
 PLUGIN_LINES = r"libXrdBeer\|^beer\."
 DISK = "/data/01"
-TARGETS = {"read_4KiB_random": 0.97}
+# Of what bare XRootD does; whatever moves data in large pieces, by one stream or many, has the default.
+TARGETS = {"read_4KiB_random": 0.97, "open": 0.95, "open_many_files": 0.95, "stat": 0.95}
 TARGET = 0.98
 
 
@@ -105,18 +106,23 @@ def study(record: Record) -> dict[str, Any]:
 
 
 def show(_: Record, results: dict[str, Any]) -> str:
-    rows = [["in memory", "bare", "with plug-in", "ratio", "low", "against nosf", "server CPU", "target"]]
+    rows = [["in memory", "bare", "with plug-in", "ratio", "low", "against nosf", "server CPU", "noise", "target", ""]]
     for case in results["memory"]:
         unit, scale = ("MB/s", 1e6) if case["unit"] == "B/s" else (case["unit"], 1)
         shown = [f"{case[kind] / scale:.0f} {unit}" for kind in ("without", "with")]
-        ratios = [f"{case[key]:.3f}" for key in ("ratio", "low", "own_work", "cpu")]
-        rows.append([case["name"], *shown, *ratios, f">= {case['target']}"])
+        ratios = [f"{case[key]:.3f}" for key in ("ratio", "low", "own_work", "cpu", "noise")]
+        rows.append([case["name"], *shown, *ratios, f">= {case['target']:.2f}", verdict(case)])
     parts = [text.table(rows)]
     if "throttled" in results:
         case = results["throttled"]
-        rows = [["throttled disk", "bare", "with plug-in", "ratio", "95 % bound", "noise", "target"]]
+        rows = [["throttled disk", "bare", "with plug-in", "ratio", "95 % bound", "noise", "target", ""]]
         shown = [f"{case[kind]:.2f} MB/s" for kind in ("without", "with")]
         ratios = [f"{case[key]:.3f}" for key in ("ratio", "low", "noise")]
-        rows.append([f"{REQUEST_BYTES >> 10} KiB random", *shown, *ratios, f">= {case['target']}"])
+        name = f"{REQUEST_BYTES >> 10} KiB random"
+        rows.append([name, *shown, *ratios, f">= {case['target']:.2f}", verdict(case)])
         parts += ["", text.table(rows)]
     return "\n".join(parts)
+
+
+def verdict(case: dict[str, Any]) -> str:
+    return "reached" if case["ratio"] >= case["target"] else "NOT reached"

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Does each case of bench.py do the work whose rate it gives? The server counts what it was asked for."""
+
+import re
+
+import bench
+import pytest
+from server import Server
+
+SMALL = 8 << 20
+
+
+@pytest.fixture
+def measured(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(bench, "LARGE_BYTES", SMALL)
+    monkeypatch.setattr(bench, "OPENS", 30)
+    server.write_config(bench.OPEN_HOUSE)
+    bench.make_shared(server.folder, bytes(SMALL))
+    bench.furnish(server, server.folder)
+    server.start()
+    return server
+
+
+@pytest.mark.parametrize("name", bench.CASES)
+def test_a_case_does_the_work_that_it_counts(measured: Server, name: str) -> None:
+    case, unit, _ = bench.CASES[name]
+    opened, read = measured.count("open.storage"), measured.count("read.storage", "bytes")
+    written, asked = measured.count("write.storage", "bytes"), measured.count("meta.storage")
+    units = case(measured)
+    if name.startswith("write"):
+        assert measured.count("write.storage", "bytes") - written == units == SMALL
+    elif unit == "B/s":
+        assert measured.count("read.storage", "bytes") - read == units == SMALL
+    elif name == "stat":
+        assert measured.count("meta.storage") - asked == units
+    elif name.startswith("open"):
+        assert measured.count("open.storage") - opened == units == 30
+    else:
+        assert measured.count("read.storage", "operations") >= units
+    if unit == "B/s":
+        logins = set(re.findall(r" XrootdXeq: (s\d+)\.\S+ pvt IP\S* login", measured.log()))
+        assert len(logins) == (bench.STREAMS if name.endswith("many") else 1), "a connection for each stream"
+
+
+def test_a_ratio_comes_with_its_interval() -> None:
+    assert bench.interval([0.9, 1.0, 1.1, 1.0, 1.0]) == {"median": 1.0, "low": 0.9, "high": 1.1}
