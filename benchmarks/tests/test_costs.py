@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beerbench.bench import bandwidth, freeze_latency, guard_cost, plugin_cost, priorities
+from beerbench.bench import (
+    bandwidth,
+    freeze_latency,
+    guard_cost,
+    limit_delay,
+    metadata_storm,
+    plugin_cost,
+    priorities,
+)
 from beerbench.record import Record
 
 
@@ -107,3 +115,32 @@ def test_copies_count_for_the_policy_under_which_they_end() -> None:
     assert "errors: lost" in shown
     assert bandwidth.rate_of("unlimited") is None
     assert bandwidth.policy_line("unlimited") == "beer.policy space:* r iotype direct\n"
+
+
+def test_a_storm_is_shown_with_what_its_limits_did() -> None:
+    def one(latency: float, rate: float, stalled: int) -> dict[str, object]:
+        return {"latencies_ms": [1.0] * 49 + [latency], "storm_per_second": rate, "stalled": stalled}
+
+    policies = {"alone": [], "no limit": [], "rate limit": ["beer.metarate user:batch Stat 50/s"]}
+    cases = {
+        "alone": [one(2.0, 0, 0)] * 2,
+        "no limit": [one(40.0, 7000, 0), one(60.0, 8000, 0)],
+        "rate limit": [one(3.0, 49, 30), one(2.0, 51, 32)],
+    }
+    data = {"processes": 4, "requests_at_once": 32, "policies": policies, "cases": cases}
+    record = Record("metadata-storm", {}, {}, data)
+    results = metadata_storm.study(record)
+    assert [row["p99"] for row in results["rows"]] == [0.002, 0.04, 0.002], "over all rounds: 99 of 100 are not above"
+    assert [row["spread"] for row in results["rows"]] == [1.0, 1.5, 1.5]
+    shown = metadata_storm.show(record, results)
+    assert "rate limit: beer.metarate user:batch Stat 50/s" in shown
+    limited = shown.splitlines()[-1].split()
+    assert limited[-3:] == ["50/s", "31", "times"]
+
+
+def test_limits_are_timed_in_both_directions() -> None:
+    data = {"trials": 4, "streams": 4, "held_ms": [18.0, 19.0, 20.0, 40.0], "lifted_ms": [1.0, 2.0, 3.0, 4.0]}
+    record = Record("limit-delay", {}, {}, data)
+    results = limit_delay.study(record)
+    assert (results["held_ms"]["p50"], results["lifted_ms"]["max"]) == (0.019, 0.004)
+    assert "at the next open" in limit_delay.show(record, results)

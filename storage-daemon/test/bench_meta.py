@@ -3,26 +3,37 @@
 
 The storm: processes that ask for the same stat again and again, each with several requests under way, from the user
 `batch`. The victim: one client of the user `storage`, 20 requests per second, timed from when each was due. All of them
-share this machine with the server, which here is part of the harm, as it is on a server whose CPU is the limit.
+share this machine with the server, which here is part of the harm, as it is on a server whose CPU is the limit. Every
+case has a server of its own, and the cases take turns for as many rounds as are asked for.
 """
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from server import Server
 from XRootD import client
 
 RATE = 20.0
 THREADS = 8
-LIMITS = "beer.metarate user:batch Stat 50/s\nbeer.threads user:batch 4\n"
+RATE_LIMIT = "beer.metarate user:batch Stat 50/s\n"
+THREAD_LIMIT = "beer.threads user:batch 4\n"
+# Does the storm run, and under which policy.
+CASES: dict[str, tuple[bool, str]] = {
+    "alone": (False, ""),
+    "no limit": (True, ""),
+    "thread limit": (True, THREAD_LIMIT),
+    "rate limit": (True, RATE_LIMIT),
+    "both": (True, THREAD_LIMIT + RATE_LIMIT),
+}
+STARTING = 3.0  # seconds in which the storm gets going; what it is owed at the start of a rate limit is gone then
 
 
 def ask_for_ever(endpoint: str, path: str) -> None:
@@ -58,7 +69,8 @@ def process(server: Server, role: str, user: str, *more: str) -> "subprocess.Pop
     return subprocess.Popen(words, env=server.client_env(user), stdout=subprocess.PIPE, text=True)
 
 
-def one(stormers: int, policy: str, seconds: float) -> dict[str, float]:
+def one(stormers: int, policy: str, seconds: float) -> dict[str, Any]:
+    """Latencies of the victim in ms, and what the server did for the storm meanwhile."""
     with tempfile.TemporaryDirectory(prefix="beer-bench.") as folder:
         Path(folder).chmod(0o755)
         server = Server(Path(folder) / "server")
@@ -67,31 +79,43 @@ def one(stormers: int, policy: str, seconds: float) -> dict[str, float]:
         server.start()
         storm = [process(server, "storm", "batch") for _ in range(stormers)]
         try:
-            time.sleep(3)
-            before = server.count("meta.storage")
-            said, _ = process(server, "victim", "storage", str(seconds)).communicate(timeout=20 * seconds)
-            served = server.count("meta.storage") - before
+            time.sleep(STARTING)
+            served, began = server.count("meta.storage"), time.monotonic()
+            said, _ = process(server, "victim", "storage", str(seconds)).communicate(timeout=60 + 20 * seconds)
+            took = time.monotonic() - began
+            served, stalls = server.count("meta.storage") - served, server.count("stall.storage")
+            dead = [one.returncode for one in storm if one.poll() is not None]
+            if dead:
+                raise RuntimeError(f"{len(dead)} processes of the storm ended by themselves: {dead}")
         finally:
             for client_process in storm:
                 client_process.kill()
             server.stop(9)
-    found = sorted(json.loads(said))
+    latencies = sorted(json.loads(said))
+    # The victim's first request only connects.
+    others = served - len(latencies) - 1
     return {
-        "p50": round(statistics.median(found), 2),
-        "p99": round(found[int(0.99 * len(found))], 2),
-        "max": round(found[-1], 2),
-        "stats_per_second": round(served / seconds, 1),
+        "latencies_ms": [round(value, 2) for value in latencies],
+        "storm_per_second": round(others / took, 1),
+        # From the start of the storm on: who was told then to come back may do so after the end.
+        "stalled": stalls,
     }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="a storm of metadata requests, with and without limits, as JSON")
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=20, help="of each case in each round")
+    parser.add_argument("--rounds", type=int, default=1, help="of all cases")
     parser.add_argument("--processes", type=int, default=4, help="of the storm")
     options = parser.parse_args()
-    cases = {"alone": (0, ""), "storm": (options.processes, ""), "storm, limited": (options.processes, LIMITS)}
-    result = {name: one(stormers, policy, options.seconds) for name, (stormers, policy) in cases.items()}
-    print(json.dumps({"unit": "ms", "processes": options.processes, "threads": THREADS, "cases": result}, indent=1))
+    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in CASES}
+    for number in range(options.rounds):
+        for name, (stormy, policy) in CASES.items():
+            print(f"round {number + 1} of {options.rounds}, {name}", file=sys.stderr)
+            rounds[name].append(one(options.processes if stormy else 0, policy, options.seconds))
+    storm = {"processes": options.processes, "requests_at_once": options.processes * THREADS}
+    policies = {name: policy.split("\n")[:-1] for name, (_, policy) in CASES.items()}
+    print(json.dumps({"unit": "ms", "victim_rate": RATE, **storm, "policies": policies, "cases": rounds}))
     return 0
 
 

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does each case of bench.py do the work whose rate it gives? The server counts what it was asked for."""
+"""Do the benchmarks measure what they say? The server counts what it was asked for."""
 
+import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import bench
+import bench_meta
 import pytest
 from server import Server
 
@@ -44,3 +49,18 @@ def test_a_case_does_the_work_that_it_counts(measured: Server, name: str) -> Non
 
 def test_a_ratio_comes_with_its_interval() -> None:
     assert bench.interval([0.9, 1.0, 1.1, 1.0, 1.0]) == {"median": 1.0, "low": 0.9, "high": 1.1}
+
+
+def test_a_storm_of_metadata_is_one_and_its_limit_holds() -> None:
+    found = {name: bench_meta.one(1, policy, 2) for name, policy in (("no", ""), ("yes", bench_meta.RATE_LIMIT))}
+    assert all(len(one["latencies_ms"]) == 2 * bench_meta.RATE for one in found.values())
+    assert found["yes"]["storm_per_second"] < 65 < found["no"]["storm_per_second"], "50/s, and what a second more has"
+    assert found["yes"]["stalled"] > 0 == found["no"]["stalled"]
+
+
+def test_how_soon_a_limit_works_is_found_out_for_every_trial() -> None:
+    words = [sys.executable, Path(bench.__file__).with_name("bench_control.py"), "--trials", "2", "--streams", "1"]
+    found = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    for name in ("held_ms", "lifted_ms"):
+        assert len(found[name]) == 2
+        assert all(0 < one < 20_000 for one in found[name])

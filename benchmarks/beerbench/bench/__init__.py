@@ -18,7 +18,10 @@ from typing import Any, Protocol
 from ..errors import BenchmarkError
 from ..record import Record
 
-NAMES = ("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth")
+NAMES = (
+    *("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth"),
+    *("metadata-storm", "limit-delay"),
+)
 
 
 class Benchmark(Protocol):
