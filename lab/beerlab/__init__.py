@@ -3,7 +3,7 @@
 
 What tests and benchmarks use:
 
-    from beerlab import Machine, NodeSpec, DiskSpec, Site, LabError, EmulationFault, ready_node, client_root
+    from beerlab import Machine, NodeSpec, DiskSpec, HeadSpec, Site, LabError, EmulationFault, ready_node, client_root
 """
 
 from .errors import LabError
@@ -12,12 +12,13 @@ from .ready import Preparation, ready_node
 from .result import Result
 from .roots import build_root, client_root
 from .site import Site
-from .spec import DiskSpec, NodeSpec
+from .spec import DiskSpec, HeadSpec, NodeSpec
 from .vm import EmulationFault
 
 __all__ = [
     "DiskSpec",
     "EmulationFault",
+    "HeadSpec",
     "LabError",
     "Machine",
     "NodeSpec",

@@ -132,7 +132,7 @@ class Machine:
             self.throttle(disk.label, None, None)
         yield
         for disk in self.spec.disks:
-            self.throttle(disk.label, disk.iops, disk.bytes_per_second)
+            self.throttle(disk.label, *disk.limits)
 
     @property
     def monitor_path(self) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .accel import QEMU
@@ -39,6 +39,8 @@ class Boot:
     console: Path
     site_network: str
     snapshot: str | None = None
+    # Of disks with a head: the socket of their seekdisk.
+    heads: Mapping[str, Path] = field(default_factory=dict)
 
 
 def site_address(number: int) -> str:
@@ -69,11 +71,19 @@ def credentials(boot: Boot) -> dict[str, str]:
 def throttle(disk: DiskSpec) -> list[str]:
     """Limits of a drive; each counts reads and writes together, as a spindle does."""
     limits = []
-    if disk.iops is not None:
-        limits.append(f"throttling.iops-total={disk.iops}")
-    if disk.bytes_per_second is not None:
-        limits.append(f"throttling.bps-total={disk.bytes_per_second}")
+    iops, bytes_per_second = disk.limits
+    if iops is not None:
+        limits.append(f"throttling.iops-total={iops}")
+    if bytes_per_second is not None:
+        limits.append(f"throttling.bps-total={bytes_per_second}")
     return limits
+
+
+def _head(label: str, socket: Path) -> list[str]:
+    """The image below the overlay, read through a seekdisk: a node of its own, since `backing.*` would only add to what
+    the overlay itself says."""
+    server = f"server.type=unix,server.path={socket}"
+    return ["-blockdev", f"driver=nbd,node-name=head-{label},read-only=on,{server}"]
 
 
 def _disk(label: str, path: Path, slot: int, limits: list[str]) -> list[str]:
@@ -110,7 +120,11 @@ def command(boot: Boot) -> list[str]:
     words += ["-device", "virtio-rng-pci,addr=0x6"]
     words += _disk("root", boot.disks["root"], 0x8, [])
     for slot, disk in enumerate(spec.disks, 0x9):
-        words += _disk(disk.label, boot.disks[disk.label], slot, throttle(disk))
+        options = throttle(disk)
+        if disk.label in boot.heads:
+            words += _head(disk.label, boot.heads[disk.label])
+            options.append(f"backing=head-{disk.label}")
+        words += _disk(disk.label, boot.disks[disk.label], slot, options)
     if boot.snapshot:
         words += ["-loadvm", boot.snapshot]
     return words

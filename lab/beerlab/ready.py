@@ -51,9 +51,11 @@ def ready_node(
     """A running node: all services up, the job image loaded, START true. It ends with this process unless detached."""
     wanted = spec or NodeSpec(layout=layout)
     built = image()
-    template = _template(wanted, built, name)
+    # Made without heads, which would only make it slow to boot.
+    plain = wanted.without_heads()
+    template = _template(plain, built, name)
     if preparation is not None:
-        template = _prepared(wanted, built, name, template, preparation)
+        template = _prepared(plain, built, name, template, preparation)
 
     def restored() -> Machine:
         machine = Site({name: wanted}, built=built, template=template).machines[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from .errors import LabError
@@ -30,8 +30,16 @@ def size(text: str) -> int:
 
 
 @dataclass(frozen=True)
+class HeadSpec:
+    """What seekdisk.py adds to the reads of a disk: a seek wherever they are not sequential, and the platters' rate."""
+
+    seek_ms: float
+    bytes_per_second: int
+
+
+@dataclass(frozen=True)
 class DiskSpec:
-    """One disk; limits of None mean as fast as the host gives it."""
+    """One disk; limits of None mean as fast as the host gives it. Those of a disk with a head are the head's."""
 
     label: str
     kind: Kind
@@ -39,6 +47,12 @@ class DiskSpec:
     iops: int | None = None
     bytes_per_second: int | None = None
     mount: str | None = None
+    head: HeadSpec | None = None
+
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """Requests and bytes per second that QEMU lets pass."""
+        return (None, None) if self.head else (self.iops, self.bytes_per_second)
 
     def __post_init__(self) -> None:
         size(self.size)
@@ -95,11 +109,21 @@ class NodeSpec:
             raise LabError(f"disk labels are not unique: {', '.join(labels)}")
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        raw = asdict(self)
+        for disk in raw["disks"]:
+            # Few have one: without it the template of a node is the one that it was before there were any.
+            if disk["head"] is None:
+                del disk["head"]
+        return raw
 
     @classmethod
     def from_dict(cls, raw: dict[str, Any]) -> NodeSpec:
-        return cls(**{**raw, "disks": tuple(DiskSpec(**disk) for disk in raw["disks"])})
+        disks = [{**disk, "head": HeadSpec(**disk["head"]) if disk.get("head") else None} for disk in raw["disks"]]
+        return cls(**{**raw, "disks": tuple(DiskSpec(**disk) for disk in disks)})
+
+    def without_heads(self) -> NodeSpec:
+        """The same machine to look at from inside; a snapshot of one can be resumed with the other."""
+        return replace(self, disks=tuple(replace(disk, head=None) for disk in self.disks))
 
     def fstab(self) -> str:
         """What a site would have in /etc/fstab for these disks."""

@@ -7,8 +7,10 @@ import ctypes
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from . import accel, qemu
 from .disks import clone, copy_on_write, images
 from .errors import LabError
 from .image import Image
+from .paths import PACKAGE
 from .process import environment, tail
 from .progress import say
 from .spec import NodeSpec
@@ -34,6 +37,7 @@ TIMER_LOST = "kthread timer wakeup didn't happen"
 # after it had been taken away again.
 HALF_PATCHED = "Oops: int3"
 TRIALS = 3
+HEAD_SECONDS = 10.0
 
 
 class EmulationFault(LabError):
@@ -94,22 +98,48 @@ def launch(state: State, spec: NodeSpec, image: Image, snapshot: str | None, det
         console=state.folder / "console.log",
         site_network=state.site_network,
         snapshot=snapshot,
+        heads=_start_heads(state, spec, detached),
     )
-    libc = ctypes.CDLL(None)
-    with (state.folder / "qemu.log").open("wb") as log:
-        process = subprocess.Popen(
-            qemu.command(boot),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment(),
-            start_new_session=True,
-            preexec_fn=None if detached else lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
-        )
+    process = _spawn(qemu.command(boot), state.folder / "qemu.log", detached)
     # Whether it ended is read from /proc, the same way for a child and for another process's QEMU.
     process.returncode = 0
     state.pid, state.started, state.detached = process.pid, started_at(process.pid), detached
     state.save()
+
+
+def _spawn(command: Sequence[str], log: Path, detached: bool) -> subprocess.Popen[bytes]:
+    libc = ctypes.CDLL(None)
+    with log.open("wb") as said:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=environment(),
+            start_new_session=True,
+            preexec_fn=None if detached else lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL),
+        )
+
+
+def _start_heads(state: State, spec: NodeSpec, detached: bool) -> dict[str, Path]:
+    """A seekdisk for each disk with a head, over the image that the disk's overlay was made for. It ends with QEMU."""
+    heads = {}
+    for disk in spec.disks:
+        if disk.head is None:
+            continue
+        socket_path = Path(state.sockets) / f"head-{disk.label}"
+        log = state.folder / f"head-{disk.label}.log"
+        words = [sys.executable, str(PACKAGE / "seekdisk.py"), "--image", str(images(spec)[disk.label])]
+        words += ["--socket", str(socket_path), "--seek-ms", str(disk.head.seek_ms)]
+        process = _spawn([*words, "--rate", str(disk.head.bytes_per_second)], log, detached)
+        deadline = time.monotonic() + HEAD_SECONDS
+        while not socket_path.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise LabError(f"{state.name}: the head of {disk.label} does not start: {tail(log, 5)}")
+            time.sleep(0.02)
+        process.returncode = 0  # as for QEMU
+        heads[disk.label] = socket_path
+    return heads
 
 
 def _disk_files(state: State, spec: NodeSpec) -> Mapping[str, Path]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from beerlab import qemu
-from beerlab.spec import LAYOUTS, NodeSpec
+from beerlab.spec import LAYOUTS, HeadSpec, NodeSpec
 
 
 def boot_of(spec, **changes):
@@ -81,3 +81,20 @@ def test_credentials_say_name_disks_and_address():
 def test_a_snapshot_is_resumed():
     assert values(qemu.command(boot_of(NodeSpec(), snapshot="ready")), "-loadvm") == ["ready"]
     assert "-loadvm" not in qemu.command(boot_of(NodeSpec()))
+
+
+def test_a_disk_with_a_head_is_read_through_it_and_not_throttled():
+    plain = NodeSpec()
+    disks = (replace(plain.disks[0], head=HeadSpec(192, 8_000_000)), *plain.disks[1:])
+    boot = boot_of(replace(plain, disks=disks), heads={"beer-data1": Path("/s/head-beer-data1")})
+    words = qemu.command(boot)
+    node = "driver=nbd,node-name=head-beer-data1,read-only=on,server.type=unix,server.path=/s/head-beer-data1"
+    assert values(words, "-blockdev") == [node]
+    changed = [
+        drive for drive in values(words, "-drive") if drive not in values(qemu.command(boot_of(plain)), "-drive")
+    ]
+    assert len(changed) == 1
+    assert changed[0].startswith("file=/disks/beer-data1.qcow2,")
+    assert changed[0].endswith(",backing=head-beer-data1")
+    assert "throttling" not in changed[0]
+    assert values(words, "-device") == values(qemu.command(boot_of(plain)), "-device"), "the same machine from inside"

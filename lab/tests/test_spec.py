@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from dataclasses import replace
 
 import pytest
 from beerlab.errors import LabError
-from beerlab.spec import LAYOUTS, DiskSpec, NodeSpec, size
+from beerlab.spec import LAYOUTS, DiskSpec, HeadSpec, NodeSpec, size
 
 
 def test_sizes_need_units():
@@ -54,3 +55,12 @@ def test_wrong_specs_are_refused(wrong, message):
 def test_a_label_fits_ext4():
     with pytest.raises(LabError, match="at most 16 characters"):
         DiskSpec("beer-averylonglabel", "data", "1GiB")
+
+
+def test_a_head_survives_json_and_a_node_without_one_does_not_know_of_it():
+    plain = NodeSpec()
+    assert "head" not in json.dumps(plain.as_dict())
+    spec = replace(plain, disks=(replace(plain.disks[0], head=HeadSpec(8, 190_000_000)), *plain.disks[1:]))
+    assert NodeSpec.from_dict(json.loads(json.dumps(spec.as_dict()))) == spec
+    assert spec.without_heads() == plain
+    assert spec.disks[0].limits == (None, None) != plain.disks[0].limits
