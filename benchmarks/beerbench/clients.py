@@ -122,6 +122,17 @@ class Clients:
         (self.out / f"{name}.stop").unlink(missing_ok=True)
         return Run(self.command(argv), self.out, name, on_copy)
 
+    def copies_once(
+        self, name: str, clients: int, size: int, block: int, on_copy: Callable[[dict[str, Any]], None]
+    ) -> Run:
+        """Starts clients that copy `size` bytes once, each of another place; it ends with the last of them."""
+        argv = ["python3", "-m", "client.copies", "--endpoint", self.storage.endpoint, "--clients", str(clients)]
+        argv += ["--bytes", str(size), "--block", str(block), "--once", "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
+        for paths in self.storage.disks:
+            argv += ["--disk", ",".join(paths)]
+        (self.out / f"{name}.stop").unlink(missing_ok=True)
+        return Run(self.command(argv), self.out, name, on_copy)
+
     def measure(self, kind: str, name: str, load: Load) -> dict[str, Any]:
         """Runs a client to its end; its last line."""
         return self.start(kind, name, load).wait(load.duration + 300)

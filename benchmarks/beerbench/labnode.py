@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from .session import Session
 
 if TYPE_CHECKING:
-    from beerlab import Preparation
+    from beerlab import NodeSpec, Preparation
 
 
 @contextmanager
@@ -22,12 +22,13 @@ def lab_session(
     disks: list[str],
     *,
     keep: bool = False,
+    spec: NodeSpec | None = None,
     preparation: Preparation | None = None,
 ) -> Iterator[Session]:
     """The node ends with the block unless `keep`; after a failure its logs are in out/logs."""
     from beerlab import client_root, ready_node
 
-    node = ready_node(layout, detached=keep, preparation=preparation)
+    node = ready_node(layout, spec=spec, detached=keep, preparation=preparation)
     try:
         session = Session(node, client_root(), out, disks)
         try:

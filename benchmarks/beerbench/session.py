@@ -50,6 +50,12 @@ class Session:
         """major:minor of a mount point, as in io.stat."""
         return self.node.execute(f"findmnt -nr -o MAJ:MIN -M {disk}").stdout.strip()
 
+    def use_scheduler(self, disk: str, scheduler: str) -> None:
+        queue = f"/sys/dev/block/{self.device(disk)}/queue/scheduler"
+        self.node.execute(f"modprobe -a bfq mq-deadline 2>/dev/null; echo {scheduler} > {queue}")
+        if f"[{scheduler}]" not in self.node.execute(f"cat {queue}").stdout:
+            raise BenchmarkError(f"{queue}: {scheduler} is not in use")
+
     def capacity(self, seconds: float, connections: int = 16) -> dict[str, Any]:
         """A saturating run: requests per second and MB/s over all disks of the session.
 

@@ -139,6 +139,16 @@ def test_clients_that_copy_say_how_long_each_took(server: Server, tmp_path: Path
     assert all(0 < copy["seconds"] < 30 for copy in seen)
 
 
+def test_clients_that_copy_once_each_read_another_place(server: Server, tmp_path: Path) -> None:
+    one = clients(server, tmp_path / "out")
+    one.storage.disks.pop()
+    seen: list[dict[str, float]] = []
+    one.copies_once("once", 6, 2 << 20, 1 << 20, seen.append).wait(60)
+    assert [copy["copy"] for copy in seen] == [0] * 6
+    assert not any(copy["error"] for copy in seen)
+    assert all(0 < copy["opening"] < copy["seconds"] < 30 for copy in seen)
+
+
 def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Server, tmp_path: Path) -> None:
     one = clients(server, tmp_path / "out")
     content = (server.folder / "data/01/file-1").read_bytes()

@@ -20,7 +20,7 @@ from ..record import Record
 
 NAMES = (
     *("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth"),
-    *("metadata-storm", "limit-delay"),
+    *("metadata-storm", "limit-delay", "overload"),
 )
 
 

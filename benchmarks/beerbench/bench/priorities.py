@@ -100,7 +100,7 @@ def record(options: argparse.Namespace, out: Path) -> Record:
         _prepare(session)
         for _ in range(options.rounds):
             for scheduler in options.schedulers.split(","):
-                _use(session, scheduler)
+                session.use_scheduler(DISK, scheduler)
                 for cell in CELLS:
                     streams = streams_of(cell, session.clients.storage.disks[0])
                     end = session.clients.streams("cell", streams, options.seconds).wait(options.seconds + 300)
@@ -121,13 +121,6 @@ def _prepare(session: Session) -> None:
     node.execute(f"cat > {POLICY}", input=policy_lines())
     node.execute("systemctl restart xrootd@beer", timeout=120)
     node.execute("until ss -Hltn sport = :1094 | grep -q .; do sleep 0.2; done", timeout=120)
-
-
-def _use(session: Session, scheduler: str) -> None:
-    queue = f"/sys/dev/block/{session.device(DISK)}/queue/scheduler"
-    session.node.execute(f"modprobe -a bfq mq-deadline 2>/dev/null; echo {scheduler} > {queue}")
-    if f"[{scheduler}]" not in session.node.execute(f"cat {queue}").stdout:
-        raise BenchmarkError(f"{queue}: {scheduler} is not in use")
 
 
 def study(record: Record) -> dict[str, Any]:

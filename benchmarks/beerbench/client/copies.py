@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that copy: each opens a file, reads a stretch of it from the start to the end, closes it, and begins anew.
 
-Each copy is a line of the output: when it began (Unix time), how long it took, from which disk. The disks are chosen at
-random with the weights that are given, so that one of them has more to do.
+Each copy is a line of the output: when it began (Unix time), how long it took, how much of that until the file was
+open, from which disk. The disks are chosen at random with the weights that are given, so that one of them has more to
+do. With --once each client copies one stretch and ends: another one each, as long as the files hold so many.
 """
 
 from __future__ import annotations
@@ -28,27 +29,45 @@ class Copier(threading.Thread):
     def __init__(self, number: int, options: argparse.Namespace, stop: threading.Event) -> None:
         super().__init__(daemon=True)
         self._options = options
+        self._number = number
+        self._opened = 0.0
         self._url = f"root://c{number:03d}@{options.endpoint}/"
         self._disks = shared.disks(options.disk)
         self._chance = random.Random(f"{options.seed} {number}")  # noqa: S311 (no secret)
         self._stop_asked = stop
 
     def run(self) -> None:
+        if self._options.once:
+            disk = self._number % len(self._disks)
+            turn, number = divmod(self._number // len(self._disks), len(self._disks[disk]))
+            self._report(disk, self._disks[disk][number], turn)
+            return
         while not self._stop_asked.is_set():
             [disk] = self._chance.choices(range(len(self._disks)), self._options.weight)
-            began = time.time()
-            error = self._copy(self._chance.choice(self._disks[disk]))
-            emit({"copy": disk, "start": began, "seconds": time.time() - began, "error": error})
+            self._report(disk, self._chance.choice(self._disks[disk]), None)
 
-    def _copy(self, path: str) -> str:
+    def _report(self, disk: int, path: str, turn: int | None) -> None:
+        began = time.time()
+        self._opened = began
+        error = self._copy(path, turn)
+        opening = self._opened - began
+        emit({"copy": disk, "start": began, "seconds": time.time() - began, "opening": opening, "error": error})
+
+    def _copy(self, path: str, turn: int | None) -> str:
+        """The `turn`-th stretch of the file, or one at random."""
         from XRootD import client  # type: ignore[import-not-found]
 
         file = client.File()
         status, _ = file.open(f"{self._url}{path}")
         if not status.ok:
             return str(status.message.strip())
+        self._opened = time.time()
         size = int(file.stat()[1].size)
-        first = self._chance.randrange(max(1, (size - self._options.bytes) // BLOCK)) * BLOCK
+        block, wanted = self._options.block, self._options.bytes
+        if turn is None:
+            first = self._chance.randrange(max(1, (size - wanted) // block)) * block
+        else:
+            first = turn * wanted % max(1, size - wanted + 1)
         errors: list[str] = []
         slots = threading.Semaphore(DEPTH)
 
@@ -57,9 +76,9 @@ class Copier(threading.Thread):
                 errors.append(status.message.strip())
             slots.release()
 
-        for offset in range(first, first + self._options.bytes, BLOCK):
+        for offset in range(first, first + wanted, block):
             slots.acquire()
-            status = file.read(offset, BLOCK, callback=done)
+            status = file.read(offset, block, callback=done)
             if not status.ok:
                 done(status, None, None)
         for _ in range(DEPTH):
@@ -72,12 +91,13 @@ def main(argv: list[str]) -> int:
     arguments = argparse.ArgumentParser(description="clients that copy, one file after the other")
     arguments.add_argument("--endpoint", required=True, help="host:port of the XRootD server")
     arguments.add_argument("--disk", action="append", required=True, metavar="PATH[,PATH...]", help="files of a disk")
-    arguments.add_argument(
-        "--weight", action="append", type=float, required=True, help="chance of a disk; one for each"
-    )
+    arguments.add_argument("--weight", action="append", type=float, help="chance of a disk; one for each, or none")
     arguments.add_argument("--clients", type=int, default=12)
     arguments.add_argument("--bytes", type=int, default=4 << 20, help="of a copy")
-    arguments.add_argument("--duration", type=float, required=True, help="seconds")
+    arguments.add_argument("--block", type=int, default=BLOCK, help="bytes per request")
+    length = arguments.add_mutually_exclusive_group(required=True)
+    length.add_argument("--duration", type=float, default=float("inf"), help="seconds")
+    length.add_argument("--once", action="store_true", help="one copy by each client")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--stop-file", type=Path, required=True, help="end the run early once this file exists")
     options = arguments.parse_args(argv)
@@ -89,7 +109,7 @@ def main(argv: list[str]) -> int:
     end = time.monotonic() + options.duration
     for copier in copiers:
         copier.start()
-    while time.monotonic() < end and not options.stop_file.exists():
+    while time.monotonic() < end and not options.stop_file.exists() and any(one.is_alive() for one in copiers):
         time.sleep(0.2)
     emit({"end": True})
     return 0
