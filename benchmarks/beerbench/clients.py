@@ -123,11 +123,21 @@ class Clients:
         return Run(self.command(argv), self.out, name, on_copy)
 
     def copies_once(
-        self, name: str, clients: int, size: int, block: int, on_copy: Callable[[dict[str, Any]], None]
+        self,
+        name: str,
+        clients: int,
+        size: int,
+        block: int,
+        on_copy: Callable[[dict[str, Any]], None],
+        stagger: float = 0,
     ) -> Run:
-        """Starts clients that copy `size` bytes once, each of another place; it ends with the last of them."""
+        """Starts clients, `stagger` seconds apart, that copy `size` bytes once, each of another place.
+
+        It ends with the last of them.
+        """
         argv = ["python3", "-m", "client.copies", "--endpoint", self.storage.endpoint, "--clients", str(clients)]
-        argv += ["--bytes", str(size), "--block", str(block), "--once", "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
+        argv += ["--bytes", str(size), "--block", str(block), "--once", "--stagger", str(stagger)]
+        argv += ["--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
         for paths in self.storage.disks:
             argv += ["--disk", ",".join(paths)]
         (self.out / f"{name}.stop").unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -143,10 +144,12 @@ def test_clients_that_copy_once_each_read_another_place(server: Server, tmp_path
     one = clients(server, tmp_path / "out")
     one.storage.disks.pop()
     seen: list[dict[str, float]] = []
-    one.copies_once("once", 6, 2 << 20, 1 << 20, seen.append).wait(60)
+    one.copies_once("once", 6, 2 << 20, 1 << 20, seen.append, stagger=0.2).wait(60)
     assert [copy["copy"] for copy in seen] == [0] * 6
     assert not any(copy["error"] for copy in seen)
     assert all(0 < copy["opening"] < copy["seconds"] < 30 for copy in seen)
+    starts = sorted(copy["start"] for copy in seen)
+    assert all(later - sooner > 0.15 for sooner, later in pairwise(starts))
 
 
 def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Server, tmp_path: Path) -> None:

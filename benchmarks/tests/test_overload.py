@@ -11,7 +11,7 @@ from beerbench.record import Record
 from beerlab import NodeSpec
 from fakes import FakeNode
 
-PARAMETERS = {"mib": 1, "block_kib": 1024, "slower": 24, "scheduler": "mq-deadline"}
+PARAMETERS = {"mib": 1, "block_kib": 1024, "slower": 24, "stagger": 0.5, "stall": 2, "scheduler": "mq-deadline"}
 
 
 def cell(clients: int, limit: int, ends: list[float], opening: float = 0.0, told: int = 0) -> dict[str, Any]:

@@ -6,8 +6,9 @@ Shows: total throughput and the time of a file while 1 to 64 clients read a big 
 Its data disk takes the time of an HDD of 190 MB/s with seeks of 8 ms (lab/beerlab/seekdisk.py), but both slowed down
 by the same factor, since an emulated CPU could not serve such a disk. This is the "black hole" of the EOS talk (HEPiX
 2022), which names limits (`space.max.ropen=200`) and gives no throughput to stand beside.
-Does not show: absolute rates; writers; what the cache and the zones of a real drive change; or what another server of
-the instance would do for those who are told to wait: here they come back to the same one.
+Does not show: absolute rates; writers; what the cache and the zones of a real drive change; what another server of the
+instance would do for those who are told to wait (here they come back to the same one); or clients that come in the same
+moment: they come one after the other to files whose metadata are in memory (--stagger 0 is the other case).
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ BAR = 24
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", default="1,2,4,8,16,32,64", help="at once")
-    parser.add_argument("--limits", default="1,2,8", help="readers that may be open, each beside no limit")
-    parser.add_argument("--mib", type=int, default=16, help="that each client reads (default: 16)")
+    parser.add_argument("--limits", default="1,2,8", help="of open files, each beside none")
+    parser.add_argument("--mib", type=int, default=8, help="that each client reads (default: 8)")
     parser.add_argument("--block-kib", type=int, default=1024, help="of one request (default: 1024)")
-    parser.add_argument("--slower", type=float, default=24, help="than the HDD is the disk (default: 24)")
+    parser.add_argument("--slower", type=float, default=48, help="than the HDD is the disk (default: 48)")
+    parser.add_argument("--stagger", type=float, default=0.5, help="seconds between two clients' coming (default: 0.5)")
     parser.add_argument("--stall", type=int, default=2, help="seconds until who was refused comes back (default: 2)")
     parser.add_argument("--scheduler", default="mq-deadline", help="of the node's disk (default: mq-deadline)")
     parser.add_argument("--rounds", type=int, default=1, help="of the whole table (default: 1)")
@@ -66,7 +68,7 @@ def record(options: argparse.Namespace, out: Path) -> Record:
                     measured.append({"clients": clients, "limit": limit} | one)
                     done = f"{rate_of(one):.2f} MB/s, told to wait {one['told_to_wait']} times"
                     story.say(f"{clients} clients, {name_of(limit)}: {done}")
-    names = ("clients", "limits", "mib", "block_kib", "slower", "stall", "scheduler", "rounds")
+    names = ("clients", "limits", "mib", "block_kib", "slower", "stagger", "stall", "scheduler", "rounds")
     made = Record("overload", {name: getattr(options, name) for name in names}, facts, {"cells": measured})
     made.save(out)
     return made
@@ -103,9 +105,13 @@ def _set_limit(session: Session, limit: int) -> None:
 def _measure(session: Session, options: argparse.Namespace, clients: int) -> dict[str, Any]:
     copies: list[dict[str, Any]] = []
     session.drop_caches()
+    # Opening a file must not have to wait for the disk: who is opening it is not counted yet.
+    [paths] = session.clients.storage.disks
+    session.node.execute(f"tail -qc 1 {' '.join(paths)} | wc -c", timeout=300)
     before, waited = _disk_reads(session), _told_to_wait(session)
     size = options.mib << 20
-    run = session.clients.copies_once("overload", clients, size, options.block_kib << 10, copies.append)
+    block = options.block_kib << 10
+    run = session.clients.copies_once("overload", clients, size, block, copies.append, options.stagger)
     # A seek for every 128 KiB, which is what the kernel reads ahead.
     slowest = clients * size / HDD_BYTES_PER_SECOND + clients * size / (128 << 10) * HDD_SEEK_MS / 1e3
     run.wait(300 + 2 * options.slower * slowest)
@@ -184,4 +190,5 @@ def show(record: Record, results: dict[str, Any]) -> str:
         f"the disk: {rate:.1f} MB/s, seeks of {seek:.0f} ms ({options['slower']:g} times slower than 190 MB/s and 8 ms)"
     )
     work = f"{options['mib']} MiB each, in requests of {options['block_kib']} KiB, {options['scheduler']}"
-    return f"{disk}\n{work}\n\n{text.table(rows)}"
+    come = f"clients come {options['stagger']:g} s apart, and again {options['stall']} s after they were told to wait"
+    return f"{disk}\n{work}\n{come}\n\n{text.table(rows)}"

@@ -98,6 +98,7 @@ def main(argv: list[str]) -> int:
     length = arguments.add_mutually_exclusive_group(required=True)
     length.add_argument("--duration", type=float, default=float("inf"), help="seconds")
     length.add_argument("--once", action="store_true", help="one copy by each client")
+    arguments.add_argument("--stagger", type=float, default=0, help="seconds between the first copies of two clients")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--stop-file", type=Path, required=True, help="end the run early once this file exists")
     options = arguments.parse_args(argv)
@@ -109,6 +110,7 @@ def main(argv: list[str]) -> int:
     end = time.monotonic() + options.duration
     for copier in copiers:
         copier.start()
+        time.sleep(options.stagger)
     while time.monotonic() < end and not options.stop_file.exists() and any(one.is_alive() for one in copiers):
         time.sleep(0.2)
     emit({"end": True})
