@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <functional>
 #include <netinet/in.h>
+#include <thread>
 
 #include "FakeAio.hh"
 #include "FakePlatform.hh"
@@ -407,6 +408,90 @@ TEST_F(PacedTest, StorageUsersWithALimitAreNeverRefused) {
     }
     EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "half of a sixteenth of 32 is one";
     storage.entity.name = nullptr;
+}
+
+// What people see of open files (Core::streams()).
+TEST_F(PacedTest, AnOpenFileIsListedWithItsClientAndCounted) {
+    char alice[] = "alice";
+    storage.entity.name = alice;
+    storage.entity.tident = "alice.1:5@desk";
+    EXPECT_EQ(file->open(path.c_str(), SFS_O_RDWR, 0, &storage.entity, "eos.app=scan"), SFS_OK);
+    const auto listed = core->streams().List(10);
+    ASSERT_EQ(listed.size(), 1u);
+    const OpenStream::Owner& owner = listed[0].stream->owner;
+    EXPECT_EQ(owner.user, "alice");
+    EXPECT_EQ(owner.app, "scan");
+    EXPECT_EQ(owner.link, "alice.1:5@desk");
+    EXPECT_EQ(owner.path, path);
+    EXPECT_EQ(owner.traffic, Traffic::storage);
+    EXPECT_EQ(owner.filesystem, 0u);
+    EXPECT_TRUE(owner.writer);
+    ASSERT_TRUE(owner.host);
+    EXPECT_EQ((*owner.host)[12], 127);
+    std::vector<XrdOucIOVec> entries = {{0, 10, 0, nullptr}, {4096, 20, 0, nullptr}};
+    file->read(0, buffer, 100);
+    file->pgRead(0, buffer, 1000, nullptr, 0);
+    file->readv(entries.data(), 2);
+    file->write(0, buffer, 7);
+    log.moves = false;
+    log.result = SFS_ERROR;
+    file->read(0, buffer, 100); // an error is no request that was served
+    const OpenStream::Now now = listed[0].stream->Look();
+    EXPECT_EQ(now.bytes[0], 1130u);
+    EXPECT_EQ(now.operations[0], 3u);
+    EXPECT_EQ(now.bytes[1], 7u);
+    EXPECT_EQ(now.operations[1], 1u);
+    EXPECT_EQ(now.waits, 0u);
+    file->close();
+    EXPECT_EQ(core->streams().size(), 0u);
+    storage.entity.name = nullptr;
+}
+
+TEST_F(PacedTest, AFileThatIsNotOpenedOrAbandonedIsNotListed) {
+    log.result = SFS_ERROR;
+    Open(storage);
+    EXPECT_EQ(core->streams().size(), 0u);
+    log.result = SFS_OK;
+    Open(storage);
+    EXPECT_EQ(core->streams().size(), 1u);
+    file.reset();
+    EXPECT_EQ(core->streams().size(), 0u);
+}
+
+TEST_F(PacedTest, AStreamSaysHowLongItWaitedAndForWhat) {
+    core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited});
+    Open(batch);
+    const auto listed = core->streams().List(10);
+    ASSERT_EQ(listed.size(), 1u);
+    EXPECT_EQ(file->read(0, buffer, 250000000), 250000000);
+    const OpenStream::Now now = listed[0].stream->Look();
+    EXPECT_EQ(now.waits, Paced(Traffic::batch));
+    EXPECT_GT(now.waits, 0u);
+    EXPECT_GT(now.waited_ns, 0u);
+    EXPECT_EQ(now.by, "guard on " + folder.path);
+    EXPECT_EQ(now.operations[0], 1u) << "of the client; the pieces are ours";
+    EXPECT_EQ(now.bytes[0], 250000000u);
+    EXPECT_EQ(now.waiting, 0u);
+}
+
+TEST_F(PacedTest, AHeldStreamIsShownWhileItWaits) {
+    platform.step_ns = 0;
+    Open(batch);
+    ASSERT_EQ(core->streams().size(), 1u);
+    core->shaping().pacer().Set(*Batch(), {0, 0});
+    const uint64_t began = platform.now_ns;
+    std::thread reader([&] { file->read(0, buffer, 100); });
+    for (int i = 0; i < 20000 && core->streams().List(1)[0].stream->Look().waiting == 0; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const OpenStream::Now held = core->streams().List(1)[0].stream->Look();
+    EXPECT_EQ(held.waiting, 1u);
+    EXPECT_EQ(held.waits_since, began);
+    EXPECT_EQ(held.by, "guard on " + folder.path);
+    core->shaping().pacer().Set(*Batch(), {});
+    reader.join();
+    const OpenStream::Now free = core->streams().List(1)[0].stream->Look();
+    EXPECT_EQ(free.waiting, 0u);
+    EXPECT_EQ(free.bytes[0], 100u);
 }
 
 TEST_F(SfsTest, WithCsyncTheFileIsOnTheDiskBeforeItIsClosedOrTheClientIsTold) {

@@ -11,6 +11,7 @@
 #include "core/Heartbeat.hh"
 #include "core/PrefixList.hh"
 #include "core/Recorder.hh"
+#include "core/StreamTable.hh"
 #include "core/shaping/Shaping.hh"
 
 struct sockaddr;
@@ -20,6 +21,7 @@ namespace beer {
 struct Settings {
     std::string instance;
     std::string segment; // path of the file
+    std::string info;    // path of the socket
     std::vector<std::string> directories;
     PrefixList batch;
     bool serves_http = false;
@@ -36,6 +38,9 @@ class Core {
     Core(Settings settings, const std::vector<Mount>& mounts, const Platform& platform, const Log& log);
 
     Recorder* recorder() const { return recorder_.get(); }
+    const Segment* segment() const { return segment_.get(); } // null when nothing is measured
+    const Settings& settings() const { return settings_; }
+    StreamTable& streams() { return streams_; }
     const FilesystemTable& filesystems() const { return filesystems_; }
     Shaping& shaping() { return shaping_; }
     bool serves_http() const { return settings_.serves_http; }
@@ -66,6 +71,7 @@ class Core {
     const Platform& platform_;
     const Settings settings_;
     const FilesystemTable filesystems_;
+    StreamTable streams_;
     Translate translate_;
     std::atomic<bool> sfs_half_{false};
     std::unique_ptr<Segment> segment_;

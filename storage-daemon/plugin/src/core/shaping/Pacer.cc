@@ -105,6 +105,7 @@ Pacer::Outcome Pacer::Pass(const Limits& limits, uint64_t bytes, uint64_t operat
             outcome.passed = false;
             break;
         }
+        fence.Waits(*strictest, began);
         Wait(lock, *strictest, wait);
         now = platform_.MonotonicNs();
     }

@@ -16,6 +16,11 @@ class Fence {
     // False: no more threads may be held for this one. Called once per wait, under a lock: it must not call back.
     virtual bool Enter() noexcept = 0;
     virtual void Leave() noexcept = 0;
+    // Inside: it waits for this limit now, and has waited since then. Under the same lock.
+    virtual void Waits(const Limit& limit, uint64_t since_ns) noexcept {
+        (void)limit;
+        (void)since_ns;
+    }
 };
 
 // Where requests wait for their limits.

@@ -2,6 +2,7 @@
 #include "xrootd/sfs/SfsFile.hh"
 
 #include <cerrno>
+#include <cstring>
 
 #include "XrdSfs/XrdSfsAio.hh"
 #include "core/Context.hh"
@@ -47,6 +48,7 @@ int SfsFile::open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode,
     if (result == SFS_OK) {
         CountOpen(filesystem, mode);
         LearnName(client);
+        List(path, mode, client, filesystem);
     } else {
         stream_.Close();
     }
@@ -79,6 +81,23 @@ void SfsFile::LearnName(const XrdSecEntity* client) noexcept {
         who.user = name;
         stream_.Rename(who);
     } catch (...) { // no memory: as it was
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
+}
+
+void SfsFile::List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity* client,
+                   uint32_t filesystem) noexcept {
+    try {
+        OpenStream::Owner owner;
+        if (client && client->tident) owner.link = client->tident;
+        Address address;
+        if (client && client->addrInfo && AddressOf(client->addrInfo->SockAddr(), address)) owner.host = address;
+        owner.traffic = origin_.traffic;
+        owner.filesystem = filesystem;
+        owner.path.assign(path, strnlen(path, OpenStream::kMostPath));
+        owner.writer = Writes(mode);
+        stream_.List(std::move(owner));
+    } catch (...) { // no memory: it is served, and not shown
         if (core_.recorder()) core_.recorder()->InternalError();
     }
 }

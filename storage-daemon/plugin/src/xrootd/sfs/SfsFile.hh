@@ -50,6 +50,7 @@ class SfsFile final : public XrdSfsFile {
     // SFS_OK, or why this file is not opened now.
     int Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept;
     void LearnName(const XrdSecEntity* client) noexcept;
+    void List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity* client, uint32_t filesystem) noexcept;
     void NoteWrite(const Policy* policy) {
         if (policy && policy->type == IoType::csync) wrote_for_csync_.store(true, std::memory_order_relaxed);
     }

@@ -6,6 +6,33 @@ namespace {
 
 constexpr XrdSfsFileOffset kPage = 4096; // of the checksums of pgRead and pgWrite
 
+// The fence of the link, which also shows people that the stream waits, and for what.
+class ShownFence final : public Fence {
+  public:
+    ShownFence(LinkBudget& budget, const std::string& link, OpenStream* stream) : link_(budget, link), wait_(stream) {}
+    bool Enter() noexcept override { return link_.Enter(); }
+    void Leave() noexcept override {
+        Show([this] { wait_.End(); });
+        link_.Leave();
+    }
+    void Waits(const Limit& limit, uint64_t since_ns) noexcept override {
+        if (!since_ns_) since_ns_ = since_ns; // a new policy in between does not make it shorter
+        Show([&] { wait_.Begin(limit, since_ns_); });
+    }
+
+  private:
+    template <typename Call>
+    static void Show(Call&& call) noexcept {
+        try {
+            call();
+        } catch (...) { // the lock failed: it is not shown
+        }
+    }
+    LinkFence link_;
+    OpenStream::Wait wait_;
+    uint64_t since_ns_ = 0;
+};
+
 } // namespace
 
 bool Stream::Open(Identity who, const char* link, const std::string& host, uint32_t filesystem) noexcept {
@@ -46,8 +73,22 @@ void Stream::Rename(const Identity& who) noexcept {
 
 void Stream::Close() noexcept {
     std::atomic_store(&rule_, std::shared_ptr<const Shaping::Rule>());
+    core_.streams().Remove(listed_);
     if (admitted_) admitted_->Release(link_);
     admitted_ = nullptr;
+}
+
+void Stream::List(OpenStream::Owner owner) noexcept {
+    try {
+        core_.streams().Remove(listed_);
+        owner.user = who_.user;
+        owner.app = who_.app;
+        auto stream = std::make_shared<OpenStream>(std::move(owner), core_.platform().MonotonicNs());
+        core_.streams().Add(stream);
+        listed_ = std::move(stream);
+    } catch (...) { // no memory, no clock: it is served, and not shown
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
 }
 
 std::shared_ptr<const Shaping::Rule> Stream::Newest() noexcept {
@@ -83,7 +124,8 @@ bool Stream::Current::Wait(uint64_t bytes, uint64_t operations) noexcept {
     Shaping& shaping = stream_.core_.shaping();
     const bool batch = stream_.who_.batch;
     try {
-        LinkFence fence(shaping.LinksFor(batch), stream_.link_);
+        OpenStream* const listed = stream_.listed_.get();
+        ShownFence fence(shaping.LinksFor(batch), stream_.link_, listed);
         Pacer::Outcome outcome;
         uint64_t waited_ns = 0;
         do {
@@ -93,6 +135,7 @@ bool Stream::Current::Wait(uint64_t bytes, uint64_t operations) noexcept {
             waited_ns += outcome.waited_ns;
         } while (outcome.again);
         const Traffic traffic = batch ? Traffic::batch : Traffic::storage;
+        if (waited_ns && outcome.by && listed) listed->Waited(waited_ns, outcome.by->rule);
         if (waited_ns && recorder) recorder->Pacing(stream_.filesystem_, traffic, waited_ns);
         return outcome.passed || !batch; // a request of a storage user is never refused for a limit
     } catch (...) {

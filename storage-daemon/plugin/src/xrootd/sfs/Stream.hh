@@ -27,6 +27,8 @@ class Stream {
     // later policy, holds as far as the reserve of threads goes.
     void Rename(const Identity& who) noexcept;
     const Identity& who() const { return who_; }
+    // It is open, and shown to people from now on (Core::streams()). User and application are those of who().
+    void List(OpenStream::Owner owner) noexcept;
     void Close() noexcept;
 
     // Moves `size` bytes in pieces as the limits allow. `move(done, piece, policy)` is the call that moves; it ends
@@ -36,13 +38,16 @@ class Stream {
     template <typename Call>
     XrdSfsXferSize Move(Direction direction, XrdSfsFileOffset offset, XrdSfsXferSize size, Call&& move) {
         Current now(*this, direction);
-        if (now.limits().empty()) return move(0, size, now.policy());
+        if (now.limits().empty()) return Counted(direction, move(0, size, now.policy()));
         XrdSfsXferSize done = 0;
         do {
             const XrdSfsXferSize piece = now.PieceOf(offset + done, size - done);
-            if (!now.Wait(static_cast<uint64_t>(piece), 1)) return kRefused;
-            const XrdSfsXferSize moved = move(done, piece, now.policy());
-            if (moved < 0) return moved;
+            const bool may = now.Wait(static_cast<uint64_t>(piece), 1);
+            const XrdSfsXferSize moved = may ? move(done, piece, now.policy()) : kRefused;
+            if (moved < 0) {
+                if (done) Counted(direction, done);
+                return moved;
+            }
             done += moved;
             if (moved == piece) continue;
             now.GiveBack(static_cast<uint64_t>(piece - moved));
@@ -50,7 +55,7 @@ class Stream {
             // says what is wrong.
             if (direction == Direction::read || moved == 0) break;
         } while (done < size);
-        return done;
+        return Counted(direction, done);
     }
 
     // The same for a list of places, one at a time: each may cost a disk a seek, and a limit must not come too late for
@@ -58,15 +63,18 @@ class Stream {
     template <typename Call>
     XrdSfsXferSize MoveVector(Direction direction, const XrdOucIOVec* entries, int count, Call&& move) {
         Current now(*this, direction);
-        if (now.limits().empty()) return move(0, count, now.policy());
+        if (now.limits().empty()) return Counted(direction, move(0, count, now.policy()));
         XrdSfsXferSize done = 0;
         for (int i = 0; i < count; ++i) {
-            if (!now.Wait(static_cast<uint64_t>(std::max(0, entries[i].size)), 1)) return kRefused;
-            const XrdSfsXferSize moved = move(i, 1, now.policy());
-            if (moved < 0) return moved;
+            const bool may = now.Wait(static_cast<uint64_t>(std::max(0, entries[i].size)), 1);
+            const XrdSfsXferSize moved = may ? move(i, 1, now.policy()) : kRefused;
+            if (moved < 0) {
+                if (done) Counted(direction, done);
+                return moved;
+            }
             done += moved;
         }
-        return done;
+        return Counted(direction, done);
     }
 
     // One request that moves no bytes but makes the disk work; `call(policy)`.
@@ -98,11 +106,18 @@ class Stream {
         std::shared_ptr<const Shaping::Rule> rule_; // null while the file is not open
     };
     std::shared_ptr<const Shaping::Rule> Newest() noexcept;
+    // Hands on the result of a request after it was counted; an error is none.
+    XrdSfsXferSize Counted(Direction direction, XrdSfsXferSize result) {
+        if (result >= 0 && listed_) listed_->Moved(direction, static_cast<uint64_t>(result));
+        return result;
+    }
 
     Core& core_;
     Identity who_;
     std::string link_;
     LinkBudget* admitted_ = nullptr; // where this file is counted
+    // Kept after Close(): a request may still be inside.
+    std::shared_ptr<OpenStream> listed_;
     uint32_t filesystem_ = kNoFilesystem;
     std::shared_ptr<const Shaping::Rule> rule_; // by std::atomic_load and std::atomic_store alone
 };
