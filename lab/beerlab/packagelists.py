@@ -12,6 +12,7 @@ BUILD = (
     # storage-daemon
     *("cmake", "ninja-build", "pkgconf", "libxrootd-dev", "libxrootd-server-dev", "libxrootd-private-dev"),
     *("xrootd-server", "xrootd-client", "xrootd-plugins", "xrootd-server-plugins", "libgtest-dev", "clang-format"),
+    "nlohmann-json3-dev",
     # guard
     *("rustc", "cargo", "rustfmt", "rust-clippy"),
     # clients and Python parts

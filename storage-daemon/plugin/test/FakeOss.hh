@@ -79,6 +79,14 @@ class FakeOss final : public XrdOss {
     XrdOssDF* newDir(const char*) override { return new FakeOssFile(disk_); }
     XrdOssDF* newFile(const char*) override { return new FakeOssFile(disk_); }
     uint64_t Features() override { return XRDOSS_HASPGRW; }
+    int Stats(char* buffer, int size) override {
+        const std::string text = "<stats id=\"oss\"/>";
+        if (!buffer) return static_cast<int>(text.size());
+        if (size <= static_cast<int>(text.size())) return 0;
+        text.copy(buffer, text.size());
+        buffer[text.size()] = '\0';
+        return static_cast<int>(text.size());
+    }
     int Init(XrdSysLogger*, const char*) override { return 0; }
     int Chmod(const char*, mode_t, XrdOucEnv*) override { return disk_.CalledInt("chmod"); }
     int Create(const char*, const char*, mode_t, XrdOucEnv&, int) override { return disk_.CalledInt("create"); }

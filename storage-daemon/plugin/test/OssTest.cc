@@ -121,6 +121,33 @@ TEST_F(OssTest, EveryCallReachesTheDiskOnceAndIsCountedWhereItBelongs) {
     EXPECT_EQ(Operations(Event::read, Traffic::internal), 0u);
 }
 
+TEST_F(OssTest, TheSummaryComesBehindThatOfTheLowerLayer) {
+    auto file = Opened();
+    disk.result = 30;
+    {
+        const Context context({Traffic::batch, 0});
+        file->Read(buffer, 0, 30);
+    }
+    const int most = filesystem->Stats(nullptr, 0);
+    std::string text(static_cast<size_t>(most), '!');
+    const int size = filesystem->Stats(text.data(), most);
+    ASSERT_GT(size, 0);
+    ASSERT_LT(size, most);
+    EXPECT_EQ(text[static_cast<size_t>(size)], '\0');
+    text.resize(static_cast<size_t>(size));
+    EXPECT_EQ(text.rfind("<stats id=\"oss\"/><stats id=\"beer\"><storage>", 0), 0u) << text;
+    EXPECT_NE(text.find("<batch><read>1</read><read_bytes>30</read_bytes>"), std::string::npos) << text;
+    EXPECT_EQ(text.substr(text.size() - 8), "</stats>");
+
+    // All of it or nothing, and never a byte behind the end.
+    for (int room = 0; room <= size; ++room) {
+        std::string small(static_cast<size_t>(room) + 8, '!');
+        const int written = filesystem->Stats(small.data(), room);
+        EXPECT_EQ(written, room <= 17 ? 0 : 17) << room;
+        EXPECT_EQ(small.substr(static_cast<size_t>(room)), "!!!!!!!!");
+    }
+}
+
 TEST_F(OssTest, TheLatencyIsThatOfTheDisk) {
     auto file = Opened();
     const Context context({Traffic::storage, 0});

@@ -54,6 +54,10 @@ void ControlWatch::Look() {
         pacer_.Set(*one.limit, rates);
         one.rates = rates;
     }
+    if (last_) {
+        sequence_.store(last_->sequence, std::memory_order_relaxed);
+        lease_until_ns_.store(last_->lease_until_ns, std::memory_order_relaxed);
+    }
     auto* const report = report_.load(std::memory_order_acquire);
     if (report && last_) report->store(last_->sequence, std::memory_order_release);
 }

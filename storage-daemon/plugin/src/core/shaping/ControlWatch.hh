@@ -27,6 +27,14 @@ class ControlWatch {
     // Is everything of batch held there now?
     bool Holds(uint32_t filesystem) const { return LimitOf(filesystem)->holds(); }
 
+    // What was read last, whether its lease still runs or not; all zero = nothing yet.
+    struct Said {
+        uint64_t sequence = 0, lease_until_ns = 0;
+    };
+    Said said() const {
+        return {sequence_.load(std::memory_order_relaxed), lease_until_ns_.load(std::memory_order_relaxed)};
+    }
+
     // Begins to look every 20 ms, in a thread of its own.
     void Start();
     void Look();
@@ -49,6 +57,7 @@ class ControlWatch {
     unsigned failures_ = 0;           // in a row
     std::optional<Control> last_;
     std::atomic<std::atomic<uint64_t>*> report_{nullptr};
+    std::atomic<uint64_t> sequence_{0}, lease_until_ns_{0};
     std::unique_ptr<PeriodicThread> thread_; // last: it uses the others
 };
 

@@ -264,7 +264,14 @@ uint32_t ShapingConfig::ThreadsOf(const std::string& user) const {
 
 std::string ShapingConfig::Add(const Words& words) {
     const auto line = words.empty() ? kLines.end() : kLines.find(words[0]);
-    return line == kLines.end() ? "is unknown" : line->second(*this, words);
+    if (line == kLines.end()) return "is unknown";
+    std::string wrong = line->second(*this, words);
+    if (!wrong.empty()) return wrong;
+    std::string text;
+    for (const auto& word : words)
+        text += (text.empty() ? "" : " ") + word;
+    lines.push_back(std::move(text));
+    return "";
 }
 
 const std::vector<std::string>& ShapingConfig::Directives() {

@@ -46,6 +46,7 @@ struct ShapingConfig {
     uint32_t threads_of_all = 0;             // 0 = as many as like
     std::set<std::string> banned;
     std::set<std::string> operators;
+    std::vector<std::string> lines; // all of the above as it was written
 
     // The space of the longest path that it is below; "default" without one.
     const std::string& SpaceOf(const std::string& path) const;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xrootd/oss/OssFilesystem.hh"
 
+#include <cstring>
+
+#include "core/report/Summary.hh"
 #include "xrootd/oss/OssDirectory.hh"
 #include "xrootd/oss/OssFile.hh"
 
@@ -56,6 +59,21 @@ int OssFilesystem::Rename(const char* from, const char* to, XrdOucEnv* from_env,
 
 int OssFilesystem::Stat(const char* path, struct stat* to, int options, XrdOucEnv* env) {
     return Timed(path, false, Event::meta, [&] { return wrapPI.Stat(path, to, options, env); });
+}
+
+int OssFilesystem::Stats(char* buffer, int size) {
+    int written = wrapPI.Stats(buffer, size);
+    try {
+        // Without a buffer it is asked how large one must be.
+        if (!buffer) return written + static_cast<int>(LongestSummary(core_)) + 1;
+        const std::string own = SummaryXml(core_);
+        if (written < 0 || size - written <= static_cast<int>(own.size())) return written;
+        std::memcpy(buffer + written, own.c_str(), own.size() + 1);
+        written += static_cast<int>(own.size());
+    } catch (...) { // no memory
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
+    return written;
 }
 
 int OssFilesystem::Truncate(const char* path, unsigned long long size, XrdOucEnv* env) {

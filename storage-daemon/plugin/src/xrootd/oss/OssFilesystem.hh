@@ -21,6 +21,8 @@ class OssFilesystem final : public XrdOssWrapper {
     int Remdir(const char* path, int options, XrdOucEnv* env) override;
     int Rename(const char* from, const char* to, XrdOucEnv* from_env, XrdOucEnv* to_env) override;
     int Stat(const char* path, struct stat* to, int options, XrdOucEnv* env) override;
+    // What the lower layer says, and our own behind it (docs/formats/storage-info.md).
+    int Stats(char* buffer, int size) override;
     int Truncate(const char* path, unsigned long long size, XrdOucEnv* env) override;
     int Unlink(const char* path, int options, XrdOucEnv* env) override;
 
