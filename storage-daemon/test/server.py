@@ -38,6 +38,7 @@ class Server:
         self.data = folder / "data"
         self.config = folder / "xrootd-beer.cfg"
         self.segment_file = folder / "segment" / "beer.lat"
+        self.info_socket = folder / "segment" / "beer.info"
         self.control = Control(
             folder / "control" / "shaping", lambda: int(self.segment()["header"]["shaping_sequence"])
         )
@@ -63,6 +64,7 @@ class Server:
             "/etc/xrootd/beer.keytab": f"{self.folder}/root/etc/xrootd/beer.keytab",
             "/etc/xrootd/beer-authdb": f"{self.folder}/authdb",
             "/run/beer/storage/beer.lat": str(self.segment_file),
+            "/run/beer/storage/beer.info": str(self.info_socket),
             "/run/beer/control/shaping": str(self.control.path),
             "/etc/xrootd/beer-policy.cfg": str(self.policy_file),
             "/var/spool/xrootd": f"{self.folder}/admin",

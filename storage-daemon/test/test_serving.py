@@ -55,7 +55,7 @@ def test_a_missing_disk_does_not_stop_the_others(server: Server, content: bytes,
     [
         (
             "beer.bach 10.0.0.0/8",
-            "beer.bach is unknown; there are beer.ban, beer.batch, beer.control, beer.fs, beer.instance",
+            "beer.bach is unknown; there are beer.ban, beer.batch, beer.control, beer.fs, beer.info",
         ),
         ("beer.batch 10.0.0.1/8", "beer.batch '10.0.0.1/8' has bits set behind its prefix length"),
     ],

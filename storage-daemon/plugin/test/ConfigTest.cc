@@ -35,10 +35,12 @@ class ConfigTest : public testing::Test {
 
 TEST_F(ConfigTest, ReadsEveryDirective) {
     ASSERT_TRUE(Read("xrd.port 1094\nbeer.fs /data /srv\nbeer.fs /more\nbeer.instance beer\n"
-                     "beer.segment /run/beer/x.lat\nbeer.batch 10.0.0.0/8 fd00::/8\nxrootd.fslib ++ libXrdBeer.so\n"));
+                     "beer.segment /run/beer/x.lat\nbeer.info /run/beer/x.info\nbeer.batch 10.0.0.0/8 "
+                     "fd00::/8\nxrootd.fslib ++ libXrdBeer.so\n"));
     EXPECT_EQ(config.settings.directories, (std::vector<std::string>{"/data", "/srv", "/more"}));
     EXPECT_EQ(config.settings.instance, "beer");
     EXPECT_EQ(config.settings.segment, "/run/beer/x.lat");
+    EXPECT_EQ(config.settings.info, "/run/beer/x.info");
     EXPECT_FALSE(config.settings.batch.empty());
     EXPECT_TRUE(config.sfs_half);
 }
@@ -47,6 +49,7 @@ TEST_F(ConfigTest, HasDefaults) {
     ASSERT_TRUE(Read("beer.fs /data\nxrootd.fslib ++ libXrdThrottle.so\n"));
     EXPECT_EQ(config.settings.instance, "unit");
     EXPECT_EQ(config.settings.segment, "/run/beer/storage/unit.lat");
+    EXPECT_EQ(config.settings.info, "/run/beer/storage/unit.info");
     EXPECT_FALSE(config.sfs_half);
 }
 
@@ -59,6 +62,8 @@ TEST_F(ConfigTest, RefusesAMistakeWithFileAndLine) {
     Refused("beer.fs /data\nbeer.batch\n", "at least one network");
     Refused("beer.fs /data\nbeer.segment a b\n", "wants one path");
     Refused("beer.fs /data\nbeer.instance ../x\n", "is not a name");
+    Refused("beer.fs /data\nbeer.info x.info\n", "beer.info 'x.info' is not an absolute path");
+    Refused("beer.fs /data\nbeer.info /" + std::string(107, 'x') + "\n", "is longer than 107 bytes");
     Refused("xrd.port 1094\n", "beer.fs is missing");
     EXPECT_FALSE(ReadConfig("/no/such/file.cfg", log_, config));
     EXPECT_FALSE(ReadConfig(nullptr, log_, config));

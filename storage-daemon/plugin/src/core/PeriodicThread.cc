@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/PeriodicThread.hh"
 
-#include <csignal>
-#include <pthread.h>
+#include "core/QuietThread.hh"
 
 namespace beer {
 
 PeriodicThread::PeriodicThread(const char* name, std::chrono::milliseconds pause, std::function<void()> work)
-    : pause_(pause), work_(std::move(work)) {
-    // The thread inherits this mask: signals are for the threads of the server, which expect them.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        thread_ = std::thread([this, name] { Loop(name); });
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : pause_(pause), work_(std::move(work)), thread_(QuietThread(name, [this] { Loop(); })) {}
 
 PeriodicThread::~PeriodicThread() {
     {
@@ -30,8 +17,7 @@ PeriodicThread::~PeriodicThread() {
     thread_.join();
 }
 
-void PeriodicThread::Loop(const char* name) {
-    pthread_setname_np(pthread_self(), name);
+void PeriodicThread::Loop() {
     std::unique_lock<std::mutex> lock(mutex_);
     while (!stop_) {
         work_();

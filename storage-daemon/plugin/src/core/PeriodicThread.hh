@@ -20,7 +20,7 @@ class PeriodicThread {
     PeriodicThread& operator=(const PeriodicThread&) = delete;
 
   private:
-    void Loop(const char* name);
+    void Loop();
 
     const std::chrono::milliseconds pause_;
     const std::function<void()> work_;

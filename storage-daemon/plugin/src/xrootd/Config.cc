@@ -10,6 +10,7 @@
 
 #include "XrdOuc/XrdOucGatherConf.hh"
 #include "XrdSys/XrdSysError.hh"
+#include "core/report/InfoSocket.hh"
 
 namespace beer {
 namespace {
@@ -58,6 +59,12 @@ std::string SegmentFile(const Words& values, Settings& settings) {
     return Path(settings.segment);
 }
 
+std::string InfoSocketPath(const Words& values, Settings& settings) {
+    if (std::string wrong = One(values, "path", settings.info); !wrong.empty()) return wrong;
+    if (settings.info.size() > InfoSocket::kLongestPath) return "'" + settings.info + "' is longer than 107 bytes";
+    return Path(settings.info);
+}
+
 std::string ControlFilePath(const Words& values, Settings& settings) {
     if (std::string wrong = One(values, "path", settings.shaping.control); !wrong.empty()) return wrong;
     return Path(settings.shaping.control);
@@ -78,8 +85,9 @@ std::string Instance(const Words& values, Settings& settings) {
 }
 
 const std::map<std::string, std::function<std::string(const Words&, Settings&)>> kDirectives = {
-    {"beer.batch", Batch},       {"beer.control", ControlFilePath},   {"beer.fs", Directories},
-    {"beer.instance", Instance}, {"beer.policyfile", PolicyFilePath}, {"beer.segment", SegmentFile},
+    {"beer.batch", Batch},         {"beer.control", ControlFilePath}, {"beer.fs", Directories},
+    {"beer.info", InfoSocketPath}, {"beer.instance", Instance},       {"beer.policyfile", PolicyFilePath},
+    {"beer.segment", SegmentFile},
 };
 
 std::string Names(std::vector<std::string> all) {
@@ -199,6 +207,7 @@ bool ReadConfig(const char* file, XrdSysError& log, Config& config) {
         return Refuse(log, std::string(file) + ": beer.fs is missing: it says which directories to measure");
     if (config.settings.segment.empty())
         config.settings.segment = "/run/beer/storage/" + config.settings.instance + ".lat";
+    if (config.settings.info.empty()) config.settings.info = "/run/beer/storage/" + config.settings.instance + ".info";
     return true;
 }
 

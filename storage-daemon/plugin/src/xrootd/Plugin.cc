@@ -10,6 +10,8 @@
 #include "XrdSys/XrdSysError.hh"
 #include "XrdSys/XrdSysLogger.hh"
 #include "XrdVersion.hh"
+#include "core/report/InfoSocket.hh"
+#include "core/report/Report.hh"
 #include "core/shaping/Scheduler.hh"
 #include "xrootd/Config.hh"
 #include "xrootd/PolicyFile.hh"
@@ -67,6 +69,10 @@ XrdOss* XrdOssAddStorageSystem2(XrdOss* lower, XrdSysLogger* logger, const char*
             reloaded.release(); // it lives as long as the process, as the core does
         }
         auto layer = std::make_unique<OssFilesystem>(*lower, *core);
+        auto info = std::make_unique<InfoSocket>(
+            core->settings().info, [core = core.get()](const std::string& what) { return Report(*core).Answer(what); },
+            [&](const std::string& text) { log.Say("beer: WARNING: ", text.c_str()); });
+        info.release(); // it lives as long as the process, as the core does
         SetTheCore(core.release());
         return layer.release();
     } catch (const std::exception& exception) {
