@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `beer`: what the guard does, and why, for people.
+//! `beer`: what the guard and the storage daemons of a node do, and why, for people.
 
 mod say;
 mod status;
+mod storage;
+mod table;
 mod why;
 
 use std::path::PathBuf;
@@ -12,12 +14,12 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use policy::Config;
 
-/// Shows what the guard of this node does, and why.
+/// Shows what the guard and the storage daemons of this node do, and why.
 #[derive(Parser)]
 #[command(
     name = "beer",
     version,
-    after_help = "Exit status: 0 good, 1 something cannot be read, 2 wrong command line, 3 no guard is alive."
+    after_help = "Exit status: 0 good, 1 something cannot be read, 2 wrong command line, 3 no guard is alive, or no storage daemon."
 )]
 struct Arguments {
     /// The guard's configuration; says where state and journal are.
@@ -43,6 +45,11 @@ enum Command {
         /// As a JSON array of journal records.
         #[arg(long)]
         json: bool,
+    },
+    /// Asks the storage daemons of this node what they do.
+    Storage {
+        #[command(subcommand)]
+        question: storage::Question,
     },
 }
 
@@ -76,5 +83,6 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
             let folder = config.map_or_else(|| PathBuf::from("/var/lib/beer/journal"), |config| config.journal.folder);
             why::show(&folder, *since, *json, &guardd::clock::SystemClock, &mut out)
         }
+        Command::Storage { question } => storage::show(question, &mut out),
     }
 }

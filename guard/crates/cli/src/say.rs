@@ -52,9 +52,80 @@ pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A number of bytes with three digits, in powers of 1000: `999 B`, `1.23 MB`.
+pub fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    for unit in ["B", "kB", "MB", "GB", "TB", "PB"] {
+        // What would be rounded up to 1000 is written in the next unit.
+        let decimals = if unit == "B" || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+        if value < 999.5 {
+            return format!("{value:.decimals$} {unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.0} EB")
+}
+
+/// Text of strangers for a terminal: what would move the cursor, change colours, turn the direction of reading or not
+/// be seen is written as `\u{1b}`. Of a text longer than `most` characters the middle is left out.
+pub fn harmless(text: &str, most: usize) -> String {
+    let length = text.chars().count();
+    let mut safe = String::new();
+    for (place, c) in text.chars().enumerate() {
+        let head = most.saturating_sub(3) / 2;
+        let tail = most.saturating_sub(3) - head;
+        if length > most && place >= head && place < length - tail {
+            if place == head {
+                safe += "...";
+            }
+            continue;
+        }
+        match hidden(c) {
+            true => safe.extend(c.escape_unicode()),
+            false => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Controls (C0, C1, delete), line and paragraph separators, directions, joiners, fillers, tags.
+fn hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes() {
+        for (number, text) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (1_234_567, "1.23 MB"),
+            (9_996_000, "10.0 MB"),
+            (99_960_000, "100 MB"),
+            (999_600_000, "1.00 GB"),
+            (u64::MAX, "18 EB"),
+        ] {
+            assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn strangers_do_not_reach_the_terminal() {
+        assert_eq!(harmless("/data/é/ordinary file", 50), "/data/é/ordinary file");
+        assert_eq!(harmless("a\u{1b}[2Jb\r\n\u{9b}c\u{7f}", 50), "a\\u{1b}[2Jb\\u{d}\\u{a}\\u{9b}c\\u{7f}");
+        assert_eq!(harmless("\u{202e}gpj.exe\u{200b}\u{feff}", 50), "\\u{202e}gpj.exe\\u{200b}\\u{feff}");
+        assert_eq!(harmless("0123456789abcdef", 11), "0123...cdef");
+        assert_eq!(harmless("0123456789a", 11), "0123456789a");
+        assert_eq!(harmless("0123456789", 0), "...");
+        let all: String = (0..=0x10ffff).filter_map(char::from_u32).collect();
+        assert!(!harmless(&all, usize::MAX).chars().any(char::is_control));
+    }
 
     #[test]
     fn durations() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Types that cross a file or process boundary: latency and shaping segment, state line, journal, status, units. No policy here.
+//! Types that cross a file or process boundary: latency and shaping segment, state line, journal, status,
+//! the storage daemon's answers, units. No policy here.
 
 #![forbid(unsafe_code)]
 
@@ -8,4 +9,5 @@ pub mod segment;
 pub mod shaping;
 pub mod state;
 pub mod status;
+pub mod storage;
 pub mod units;
