@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct FakeSfsLog {
     int result = SFS_OK;
     std::vector<uint32_t*> checksums;
     int sync_result = SFS_OK; // instead of `result`
-    bool moves = false;       // data requests answer with their size instead of `result`
+    std::function<void()> on_move = nullptr;
+    bool moves = false; // data requests answer with their size instead of `result`
 
     int Called(const std::string& name) {
         static const char* const classes[] = {"storage", "batch", "internal"};
@@ -27,6 +29,7 @@ struct FakeSfsLog {
     }
     int Moved(const std::string& name, long long offset, int size) {
         moved.push_back({offset, size});
+        if (on_move) on_move();
         const int told = Called(name);
         return moves ? size : told;
     }

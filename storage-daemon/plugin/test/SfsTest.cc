@@ -472,6 +472,20 @@ TEST_F(PacedTest, AStreamSaysHowLongItWaitedAndForWhat) {
     EXPECT_EQ(now.operations[0], 1u) << "of the client; the pieces are ours";
     EXPECT_EQ(now.bytes[0], 250000000u);
     EXPECT_EQ(now.waiting, 0u);
+
+    // Piece by piece, or rates would jump; a request that fails is none.
+    std::vector<uint64_t> seen;
+    log.on_move = [&] { seen.push_back(listed[0].stream->Look().bytes[1]); };
+    file->write(0, buffer, 250000000);
+    ASSERT_EQ(seen.size(), 3u);
+    EXPECT_TRUE(0 == seen[0] && seen[0] < seen[1] && seen[1] < seen[2] && seen[2] < 250000000);
+    EXPECT_EQ(listed[0].stream->Look().operations[1], 1u);
+    log.on_move = nullptr;
+    log.moves = false;
+    log.result = SFS_ERROR;
+    file->write(0, buffer, 250000000);
+    EXPECT_EQ(listed[0].stream->Look().operations[1], 1u);
+    EXPECT_EQ(listed[0].stream->Look().bytes[1], 250000000u);
 }
 
 TEST_F(PacedTest, AHeldStreamIsShownWhileItWaits) {

@@ -38,10 +38,10 @@ class OpenStream {
     const Owner owner;
     const uint64_t opened_ns;
 
-    // One request of the client was served.
-    void Moved(Direction direction, uint64_t bytes) {
+    // One request of the client was served; or, with 0, a piece of one that goes on: what is paced can take long.
+    void Moved(Direction direction, uint64_t bytes, uint64_t operations = 1) {
         Counters& counters = counters_[static_cast<size_t>(direction)];
-        counters.operations.fetch_add(1, std::memory_order_relaxed);
+        if (operations) counters.operations.fetch_add(operations, std::memory_order_relaxed);
         counters.bytes.fetch_add(bytes, std::memory_order_relaxed);
     }
 

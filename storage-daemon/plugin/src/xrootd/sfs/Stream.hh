@@ -44,18 +44,16 @@ class Stream {
             const XrdSfsXferSize piece = now.PieceOf(offset + done, size - done);
             const bool may = now.Wait(static_cast<uint64_t>(piece), 1);
             const XrdSfsXferSize moved = may ? move(done, piece, now.policy()) : kRefused;
-            if (moved < 0) {
-                if (done) Counted(direction, done);
-                return moved;
-            }
-            done += moved;
+            if (moved < 0) return moved;
+            done += Counted(direction, moved, 0);
             if (moved == piece) continue;
             now.GiveBack(static_cast<uint64_t>(piece - moved));
             // XRootD takes every result of a write that is no error for all of it: so it is asked again, and the disk
             // says what is wrong.
             if (direction == Direction::read || moved == 0) break;
         } while (done < size);
-        return Counted(direction, done);
+        Counted(direction, 0);
+        return done;
     }
 
     // The same for a list of places, one at a time: each may cost a disk a seek, and a limit must not come too late for
@@ -68,13 +66,11 @@ class Stream {
         for (int i = 0; i < count; ++i) {
             const bool may = now.Wait(static_cast<uint64_t>(std::max(0, entries[i].size)), 1);
             const XrdSfsXferSize moved = may ? move(i, 1, now.policy()) : kRefused;
-            if (moved < 0) {
-                if (done) Counted(direction, done);
-                return moved;
-            }
-            done += moved;
+            if (moved < 0) return moved;
+            done += Counted(direction, moved, 0);
         }
-        return Counted(direction, done);
+        Counted(direction, 0);
+        return done;
     }
 
     // One request that moves no bytes but makes the disk work; `call(policy)`.
@@ -106,9 +102,9 @@ class Stream {
         std::shared_ptr<const Shaping::Rule> rule_; // null while the file is not open
     };
     std::shared_ptr<const Shaping::Rule> Newest() noexcept;
-    // Hands on the result of a request after it was counted; an error is none.
-    XrdSfsXferSize Counted(Direction direction, XrdSfsXferSize result) {
-        if (result >= 0 && listed_) listed_->Moved(direction, static_cast<uint64_t>(result));
+    // Hands on the result of a request after it was counted; an error is none. 0 operations: a piece of a request.
+    XrdSfsXferSize Counted(Direction direction, XrdSfsXferSize result, uint64_t operations = 1) {
+        if (result >= 0 && listed_) listed_->Moved(direction, static_cast<uint64_t>(result), operations);
         return result;
     }
 
