@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The storage daemon's answers, as docs/formats/storage-info.golden has them, are read as they were meant.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing loudly")]
+
 use std::collections::BTreeMap;
 
 use intf::storage::{Budget, Delays, Head, Moved, Policy, Rates, Stat, StreamCounts, Streams, FORMAT};
