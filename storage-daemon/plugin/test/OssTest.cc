@@ -354,9 +354,10 @@ TEST_F(IoPolicyTest, ALowerClassWaitsForItsTurnBeforeTheClockRuns) {
     queue->Use(true);
     platform.step_ns = 1000;
     auto file = Opened();
+    OpenStream::Wait nobody(nullptr);
     Turn higher(IoPriority::Class::real_time), slow(IoPriority::Class::best_effort);
-    queue->Enter(higher);
-    queue->Enter(slow); // the allowance
+    queue->Enter(higher, nobody);
+    queue->Enter(slow, nobody); // the allowance
     const auto pacing = [this] {
         EXPECT_GT(pread(descriptor, map.data(), map.size(), 0), 0);
         auto* all = reinterpret_cast<SeriesRecord*>(map.data() + reinterpret_cast<Header*>(map.data())->series_offset);
@@ -382,7 +383,7 @@ TEST_F(IoPolicyTest, ALowerClassWaitsForItsTurnBeforeTheClockRuns) {
         other.join();
         EXPECT_EQ(disk.calls.size(), 2u);
         EXPECT_EQ(pacing(), before + 1);
-        queue->Enter(higher);
+        queue->Enter(higher, nobody);
     }
     queue->Leave(higher);
     queue->Leave(slow);

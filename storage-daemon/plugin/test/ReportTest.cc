@@ -76,7 +76,7 @@ TEST_F(ReportTest, SaysOfEachStreamWhoWhatHowMuchAndWhatItWaitsFor) {
     EXPECT_EQ(answer["streams"][0], nlohmann::json::parse(here));
     const Limit limit("guard", 0);
     OpenStream::Wait wait(stream.get());
-    wait.Begin(limit, platform.now_ns - 2000);
+    wait.Begin(limit.rule, platform.now_ns - 2000);
     answer = Ask("streams");
     EXPECT_EQ(answer["streams"][0]["waits_for_ns"], 2000);
     EXPECT_EQ(answer["streams"][0]["by"], "guard");

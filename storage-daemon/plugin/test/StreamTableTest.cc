@@ -51,9 +51,9 @@ TEST(StreamTableTest, ThoseThatWaitComeFirstAndSayForWhatAndSinceWhen) {
     const Limit guard("guard on /data/01", 0), user("user:alice r", 0);
     {
         OpenStream::Wait first(waits.get()), second(waits.get());
-        first.Begin(user, 7000);
-        second.Begin(user, 5000);
-        second.Begin(guard, 6000); // another limit holds it now; it has waited for as long
+        first.Begin(user.rule, 7000);
+        second.Begin(user.rule, 5000);
+        second.Begin(guard.rule, 6000); // another limit holds it now; it has waited for as long
         EXPECT_EQ(Paths(table), (Names{"waits", "runs"}));
         const OpenStream::Now now = waits->Look();
         EXPECT_EQ(now.waiting, 2u);
@@ -76,7 +76,7 @@ TEST(StreamTableTest, ThoseThatWaitComeFirstAndSayForWhatAndSinceWhen) {
     EXPECT_EQ(now.by, guard.rule);
     EXPECT_EQ(Paths(table), (Names{"runs", "waits"}));
     OpenStream::Wait nobody(nullptr);
-    nobody.Begin(user, 1);
+    nobody.Begin(user.rule, 1);
 }
 
 TEST(StreamTableTest, CountsByDirection) {
@@ -114,7 +114,7 @@ TEST(StreamTableTest, ManyThreadsOpenAndCloseWhileOneLooks) {
                 table.Add(stream);
                 stream->Moved(Direction::read, 1);
                 OpenStream::Wait wait(stream.get());
-                wait.Begin(limit, 5);
+                wait.Begin(limit.rule, 5);
                 wait.End();
                 stream->Waited(1, limit.rule);
                 table.Remove(stream);

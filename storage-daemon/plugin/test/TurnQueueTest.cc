@@ -16,10 +16,10 @@ using Class = IoPriority::Class;
 class TurnQueueTest : public testing::Test {
   protected:
     TurnQueueTest() { queue.Use(true); }
-    std::future<uint64_t> Begin(Class io_class) {
+    std::future<uint64_t> Begin(Class io_class, OpenStream* stream = nullptr) {
         const uint32_t before = queue.waiting();
-        auto future = std::async(std::launch::async, [this, io_class] {
-            const TurnSentry turn(&queue, io_class);
+        auto future = std::async(std::launch::async, [this, io_class, stream] {
+            const TurnSentry turn(&queue, io_class, stream);
             return turn.waited_ns();
         });
         while (queue.waiting() == before && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
@@ -29,32 +29,38 @@ class TurnQueueTest : public testing::Test {
     static bool Ready(const std::future<uint64_t>& future) {
         return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
     }
+    OpenStream::Wait nobody{nullptr};
     WaitingPlaces places{2};
     TurnQueue queue{RealPlatform(), places};
 };
 
 TEST_F(TurnQueueTest, ALowerClassWaitsUntilTheHigherOneIsDone) {
     Turn higher(Class::real_time), allowed(Class::best_effort);
-    EXPECT_EQ(queue.Enter(higher), 0u);
+    EXPECT_EQ(queue.Enter(higher, nobody), 0u);
     EXPECT_LT(Begin(Class::best_effort).get(), 1000000000u) << "the allowance";
     queue.Leave(higher);
 
     Turn next(Class::real_time);
     Turn slow(Class::best_effort);
-    EXPECT_EQ(queue.Enter(next), 0u);
-    (void)queue.Enter(slow); // uses the allowance
-    auto waits = Begin(Class::best_effort);
+    EXPECT_EQ(queue.Enter(next, nobody), 0u);
+    (void)queue.Enter(slow, nobody); // uses the allowance
+    OpenStream stream({}, 1);
+    auto waits = Begin(Class::best_effort, &stream);
     ASSERT_EQ(queue.waiting(), 1u);
+    EXPECT_EQ(stream.Look().waiting, 1u);
     queue.Leave(next);
     EXPECT_GT(waits.get(), 0u);
+    EXPECT_EQ(stream.Look().waiting, 0u);
+    EXPECT_EQ(stream.Look().waits, 1u);
+    EXPECT_EQ(stream.Look().by.substr(0, 5), "turn:");
     EXPECT_EQ(queue.waiting(), 0u);
     queue.Leave(slow);
 }
 
 TEST_F(TurnQueueTest, WhoFindsNoPlaceToWaitGoesOn) {
     Turn higher(Class::real_time), slow(Class::best_effort);
-    EXPECT_EQ(queue.Enter(higher), 0u);
-    EXPECT_LT(queue.Enter(slow), 1000000000u); // uses the allowance
+    EXPECT_EQ(queue.Enter(higher, nobody), 0u);
+    EXPECT_LT(queue.Enter(slow, nobody), 1000000000u); // uses the allowance
     auto first = Begin(Class::best_effort), second = Begin(Class::idle);
     EXPECT_EQ(queue.waiting(), 2u);
     EXPECT_EQ(Begin(Class::best_effort).get(), 0u);
@@ -66,10 +72,10 @@ TEST_F(TurnQueueTest, WhoFindsNoPlaceToWaitGoesOn) {
 
 TEST_F(TurnQueueTest, BestEffortAloneTakesNoPart) {
     Turn one(Class::best_effort), another(Class::real_time);
-    EXPECT_EQ(queue.Enter(one), 0u);
+    EXPECT_EQ(queue.Enter(one, nobody), 0u);
     EXPECT_FALSE(one.began);
     queue.Use(false);
-    EXPECT_EQ(queue.Enter(another), 0u);
+    EXPECT_EQ(queue.Enter(another, nobody), 0u);
     EXPECT_FALSE(another.began) << "the scheduler does it";
     const TurnSentry none(nullptr, Class::real_time);
     EXPECT_EQ(none.waited_ns(), 0u);
@@ -86,8 +92,8 @@ TEST_F(TurnQueueTest, WithoutAClockItGoesOn) {
     }
     platform.broken = false;
     Turn higher(Class::real_time), slow(Class::best_effort);
-    EXPECT_EQ(other.Enter(higher), 0u);
-    EXPECT_EQ(other.Enter(slow), 0u);
+    EXPECT_EQ(other.Enter(higher, nobody), 0u);
+    EXPECT_EQ(other.Enter(slow, nobody), 0u);
     auto waits = std::async(std::launch::async, [&] {
         const TurnSentry turn(&other, Class::best_effort);
         return turn.waited_ns();

@@ -20,11 +20,11 @@ OpenStream::Owner Bounded(OpenStream::Owner owner) {
 
 OpenStream::OpenStream(Owner owner, uint64_t now_ns) : owner(Bounded(std::move(owner))), opened_ns(now_ns) {}
 
-void OpenStream::Wait::Begin(const Limit& limit, uint64_t since_ns) {
+void OpenStream::Wait::Begin(const std::string& rule, uint64_t since_ns) {
     if (!stream_) return;
     std::lock_guard<std::mutex> lock(stream_->mutex_);
-    const bool anew = !limit_;
-    limit_ = &limit;
+    const bool anew = !rule_;
+    rule_ = &rule;
     if (!anew) return;
     since_ns_ = since_ns;
     next_ = stream_->waits_now_;
@@ -33,13 +33,13 @@ void OpenStream::Wait::Begin(const Limit& limit, uint64_t since_ns) {
 }
 
 void OpenStream::Wait::End() {
-    if (!limit_) return; // only this thread sets it
+    if (!rule_) return; // only this thread sets it
     std::lock_guard<std::mutex> lock(stream_->mutex_);
     Wait** link = &stream_->waits_now_;
     while (*link != this)
         link = &(*link)->next_;
     *link = next_;
-    limit_ = nullptr;
+    rule_ = nullptr;
     stream_->waiting_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -64,7 +64,7 @@ OpenStream::Now OpenStream::Look() const {
         ++now.waiting;
         if (now.waits_since && now.waits_since <= wait->since_ns_) continue;
         now.waits_since = wait->since_ns_;
-        now.by = wait->limit_->rule;
+        now.by = *wait->rule_;
     }
     return now;
 }

@@ -45,21 +45,21 @@ class OpenStream {
         counters.bytes.fetch_add(bytes, std::memory_order_relaxed);
     }
 
-    // A request that waits for a limit says so while it does: from Begin(), which may come again with another limit, to
-    // End() or its own end. The limit must live as long.
+    // A request that waits says so while it does: from Begin(), which may come again with another rule, to End() or its
+    // own end. The text must live as long.
     class Wait {
       public:
         explicit Wait(OpenStream* stream) : stream_(stream) {} // null = nobody is told
         ~Wait() { End(); }
         Wait(const Wait&) = delete;
         Wait& operator=(const Wait&) = delete;
-        void Begin(const Limit& limit, uint64_t since_ns);
+        void Begin(const std::string& rule, uint64_t since_ns);
         void End();
 
       private:
         friend class OpenStream;
         OpenStream* const stream_;
-        const Limit* limit_ = nullptr; // null = it does not wait
+        const std::string* rule_ = nullptr; // null = it does not wait
         uint64_t since_ns_ = 0;
         Wait* next_ = nullptr;
     };

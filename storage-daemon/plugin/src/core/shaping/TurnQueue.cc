@@ -9,10 +9,11 @@ namespace {
 
 // A wait is looked at again at least that often, whatever the times say.
 constexpr uint64_t kLongestSleepNs = 1000000000;
+const std::string kRule = "turn: a higher class of I/O priority is at work";
 
 } // namespace
 
-uint64_t TurnQueue::Enter(Turn& turn) {
+uint64_t TurnQueue::Enter(Turn& turn, OpenStream::Wait& shown) {
     const bool special = turn.io_class != IoPriority::Class::best_effort;
     if (!on() || (!special && !engaged_.load(std::memory_order_relaxed))) return 0;
     std::unique_lock<std::mutex> lock(mutex_);
@@ -27,6 +28,7 @@ uint64_t TurnQueue::Enter(Turn& turn) {
         turns_.Begin(turn, now);
         return 0;
     }
+    shown.Begin(kRule, now); // before all that would have to be undone if it throws
     if (!places_.Take()) return 0;
     std::condition_variable changed;
     turn.waits = &changed;
@@ -68,10 +70,13 @@ uint64_t TurnQueue::Now() noexcept {
     }
 }
 
-TurnSentry::TurnSentry(TurnQueue* queue, IoPriority::Class io_class) noexcept : queue_(queue), turn_(io_class) {
+TurnSentry::TurnSentry(TurnQueue* queue, IoPriority::Class io_class, OpenStream* stream) noexcept
+    : queue_(queue), turn_(io_class) {
     if (!queue) return;
     try {
-        waited_ns_ = queue->Enter(turn_);
+        OpenStream::Wait shown(stream);
+        waited_ns_ = queue->Enter(turn_, shown);
+        if (waited_ns_ && stream) stream->Waited(waited_ns_, kRule);
     } catch (...) { // no memory or no clock: it goes on
     }
 }

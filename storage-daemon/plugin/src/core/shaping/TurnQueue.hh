@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/Platform.hh"
+#include "core/StreamTable.hh"
 #include "core/shaping/Turns.hh"
 
 namespace beer {
@@ -35,7 +36,7 @@ class TurnQueue {
     bool on() const { return on_.load(std::memory_order_relaxed); }
 
     // Returns how long it waited, ns. Without a place to wait, or without a clock, it goes on at once.
-    uint64_t Enter(Turn& turn);
+    uint64_t Enter(Turn& turn, OpenStream::Wait& shown);
     // Of one that has begun.
     void Leave(Turn& turn) noexcept;
 
@@ -58,7 +59,8 @@ class TurnQueue {
 // A turn until the end of the block; without a queue it is none. Never throws: in any trouble the request goes on.
 class TurnSentry {
   public:
-    TurnSentry(TurnQueue* queue, IoPriority::Class io_class) noexcept;
+    // `stream` is told when and how long it waits; null = nobody.
+    TurnSentry(TurnQueue* queue, IoPriority::Class io_class, OpenStream* stream = nullptr) noexcept;
     ~TurnSentry() {
         if (turn_.began) queue_->Leave(turn_);
     }

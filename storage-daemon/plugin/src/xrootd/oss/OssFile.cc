@@ -18,6 +18,11 @@ IoPriority::Class ClassOf(const std::optional<IoPriority>& priority) {
     return priority ? priority->io_class : IoPriority::Class::best_effort;
 }
 
+OpenStream* StreamNow() {
+    const Context* context = Context::Current();
+    return context ? context->stream : nullptr;
+}
+
 size_t Sum(const XrdOucIOVec* pieces, int count) {
     size_t bytes = 0;
     for (int i = 0; i < count; ++i)
@@ -87,7 +92,7 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
     // Buffered writes wait for no disk: the kernel writes them later, in its own name.
     const bool cached = event == Event::write && (type == IoType::buffered || type == IoType::csync);
     const auto wanted = Priority();
-    const TurnSentry turn(cached ? nullptr : Turns(), ClassOf(wanted));
+    const TurnSentry turn(cached ? nullptr : Turns(), ClassOf(wanted), StreamNow());
     Waited(turn);
     const IoPrioritySentry priority(core_.platform(), wanted);
     OperationTimer timer = Timer(event, size);
@@ -131,7 +136,7 @@ ssize_t OssFile::pgWrite(void* buffer, off_t offset, size_t size, uint32_t* chec
 
 int OssFile::Fsync() {
     const auto wanted = Priority();
-    const TurnSentry turn(Turns(), ClassOf(wanted));
+    const TurnSentry turn(Turns(), ClassOf(wanted), StreamNow());
     Waited(turn);
     const IoPrioritySentry priority(core_.platform(), wanted);
     OperationTimer timer = Timer(Event::sync);

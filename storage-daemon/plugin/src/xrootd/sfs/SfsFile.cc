@@ -163,7 +163,7 @@ int SfsFile::getMmap(void** address, off_t& size) {
 
 int SfsFile::checkpoint(cpAct action, struct iov* range, int count) {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy);
+        const Context context(origin_, false, policy, stream_.listed());
         return next_.checkpoint(action, range, count);
     }));
 }
@@ -174,7 +174,7 @@ XrdSfsXferSize SfsFile::pgRead(XrdSfsFileOffset offset, char* buffer, XrdSfsXfer
                                uint64_t options) {
     return Told(stream_.Move(
         Direction::read, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-            const Context context(origin_, false, policy);
+            const Context context(origin_, false, policy, stream_.listed());
             return next_.pgRead(offset + done, buffer + done, piece, After(checksums, offset, done), options);
         }));
 }
@@ -190,7 +190,7 @@ XrdSfsXferSize SfsFile::pgWrite(XrdSfsFileOffset offset, char* buffer, XrdSfsXfe
                                 uint64_t options) {
     return Told(stream_.Move(
         Direction::write, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-            const Context context(origin_, false, policy);
+            const Context context(origin_, false, policy, stream_.listed());
             NoteWrite(policy);
             return next_.pgWrite(offset + done, buffer + done, piece, After(checksums, offset, done), options);
         }));
@@ -213,7 +213,7 @@ XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, XrdSfsXferSize size) {
 XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size) {
     return Told(stream_.Move(Direction::read, offset, size,
                              [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-                                 const Context context(origin_, false, policy);
+                                 const Context context(origin_, false, policy, stream_.listed());
                                  return next_.read(offset + done, buffer + done, piece);
                              }));
 }
@@ -226,7 +226,7 @@ int SfsFile::read(XrdSfsAio* request) {
 
 XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
     return Told(stream_.MoveVector(Direction::read, entries, count, [&](int first, int some, const Policy* policy) {
-        const Context context(origin_, false, policy);
+        const Context context(origin_, false, policy, stream_.listed());
         return next_.readv(entries + first, some);
     }));
 }
@@ -240,7 +240,7 @@ int SfsFile::SendData(XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize) {
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {
     return Told(stream_.Move(Direction::write, offset, size,
                              [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-                                 const Context context(origin_, false, policy);
+                                 const Context context(origin_, false, policy, stream_.listed());
                                  NoteWrite(policy);
                                  return next_.write(offset + done, buffer + done, piece);
                              }));
@@ -254,7 +254,7 @@ int SfsFile::write(XrdSfsAio* request) {
 
 XrdSfsXferSize SfsFile::writev(XrdOucIOVec* entries, int count) {
     return Told(stream_.MoveVector(Direction::write, entries, count, [&](int first, int some, const Policy* policy) {
-        const Context context(origin_, false, policy);
+        const Context context(origin_, false, policy, stream_.listed());
         NoteWrite(policy);
         return next_.writev(entries + first, some);
     }));
@@ -267,7 +267,7 @@ int SfsFile::stat(struct stat* to) {
 
 int SfsFile::sync() {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy);
+        const Context context(origin_, false, policy, stream_.listed());
         return next_.sync();
     }));
 }
@@ -280,7 +280,7 @@ int SfsFile::sync(XrdSfsAio* request) {
 
 int SfsFile::truncate(XrdSfsFileOffset size) {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy);
+        const Context context(origin_, false, policy, stream_.listed());
         return next_.truncate(size);
     }));
 }

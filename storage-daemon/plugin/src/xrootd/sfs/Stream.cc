@@ -17,7 +17,7 @@ class ShownFence final : public Fence {
     }
     void Waits(const Limit& limit, uint64_t since_ns) noexcept override {
         if (!since_ns_) since_ns_ = since_ns; // a new policy in between does not make it shorter
-        Show([&] { wait_.Begin(limit, since_ns_); });
+        Show([&] { wait_.Begin(limit.rule, since_ns_); });
     }
 
   private:

@@ -30,6 +30,8 @@ class Stream {
     // It is open, and shown to people from now on (Core::streams()). User and application are those of who().
     void List(OpenStream::Owner owner) noexcept;
     void Close() noexcept;
+    // As people see it; null = they do not.
+    OpenStream* listed() const { return listed_.get(); }
 
     // Moves `size` bytes in pieces as the limits allow. `move(done, piece, policy)` is the call that moves; it ends
     // with the first error, and a read with the first short piece (the end of the file). A piece but the last ends at a
