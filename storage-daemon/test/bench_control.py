@@ -53,9 +53,9 @@ class Counter:
         return int(struct.unpack("<Q", os.pread(self._file, 8, self._place))[0])
 
 
-def last_change(count: Counter, since: float) -> float:
-    """Milliseconds from `since` to the last byte before it was quiet."""
-    before, last = count(), since
+def last_change(count: Counter, before: int, since: float) -> float:
+    """Milliseconds from `since`, when it was `before`, to the last byte before it was quiet; 0 if none came any more."""
+    last = since
     while (now := time.monotonic()) < last + QUIET:
         if (bytes_now := count()) != before:
             before, last = bytes_now, now
@@ -97,9 +97,9 @@ def main() -> int:
                 for number in range(options.trials):
                     print(f"\rtrial {number + 1} of {options.trials}", end="", file=sys.stderr)
                     time.sleep(0.1)
-                    begun = time.monotonic()
+                    before, begun = count(), time.monotonic()
                     server.control.write(HELD, 50)
-                    held.append(last_change(count, begun))
+                    held.append(last_change(count, before, begun))
                     begun = time.monotonic()
                     server.control.write([], 0)
                     lifted.append(first_change(count, begun))

@@ -41,11 +41,11 @@ BAR = 24
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", default="1,2,4,8,16,32,64", help="at once")
     parser.add_argument("--limits", default="1,2,8", help="of open files, each beside none")
-    parser.add_argument("--mib", type=int, default=8, help="that each client reads (default: 8)")
-    parser.add_argument("--block-kib", type=int, default=1024, help="of one request (default: 1024)")
-    parser.add_argument("--slower", type=float, default=48, help="than the HDD is the disk (default: 48)")
+    parser.add_argument("--mib", type=int, default=16, help="that each client reads (default: 16)")
+    parser.add_argument("--block-kib", type=int, default=256, help="of one request (default: 256)")
+    parser.add_argument("--slower", type=float, default=24, help="than the HDD is the disk (default: 24)")
     parser.add_argument("--stagger", type=float, default=0.5, help="seconds between two clients' coming (default: 0.5)")
-    parser.add_argument("--stall", type=int, default=2, help="seconds until who was refused comes back (default: 2)")
+    parser.add_argument("--stall", type=int, default=1, help="seconds until who was refused comes back (default: 1)")
     parser.add_argument("--scheduler", default="mq-deadline", help="of the node's disk (default: mq-deadline)")
     parser.add_argument("--rounds", type=int, default=1, help="of the whole table (default: 1)")
 
