@@ -54,7 +54,7 @@ class Counter:
 
 
 def last_change(count: Counter, before: int, since: float) -> float:
-    """Milliseconds from `since`, when it was `before`, to the last byte before it was quiet; 0 if none came any more."""
+    """Milliseconds from `since`, when it was `before`, to the last byte before it was quiet; 0 if none came."""
     last = since
     while (now := time.monotonic()) < last + QUIET:
         if (bytes_now := count()) != before:

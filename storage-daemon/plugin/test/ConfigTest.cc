@@ -53,6 +53,17 @@ TEST_F(ConfigTest, HasDefaults) {
     EXPECT_FALSE(config.sfs_half);
 }
 
+TEST_F(ConfigTest, KnowsForHowLongXRootDSendsClientsAway) {
+    const std::pair<const char*, uint32_t> cases[] = {{"", 33},
+                                                      {"xrootd.fsoverload stall 15\n", 15},
+                                                      {"xrootd.fsoverload nobypass stall 2m\n", 120},
+                                                      {"xrootd.fsoverload redirect elsewhere:1094\n", 0}};
+    for (const auto& [line, seconds] : cases) {
+        ASSERT_TRUE(Read(std::string("beer.fs /data\n") + line));
+        EXPECT_EQ(config.settings.overload_stall_s, seconds) << line;
+    }
+}
+
 TEST_F(ConfigTest, RefusesAMistakeWithFileAndLine) {
     Refused("beer.fs /data\n# beer.batches none\nbeer.batches 10.0.0.0/8\n", "beer.cfg:3: beer.batches is unknown");
     Refused("beer.fs /data\nbeer.batch 10.0.0.0/8\nbeer.batch 10.0.0.1/8\n", "beer.cfg:3: beer.batch '10.0.0.1/8'");

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "XrdSfs/XrdSfsInterface.hh"
@@ -17,7 +18,7 @@ struct FakeSfsLog {
     int result = SFS_OK;
     std::vector<uint32_t*> checksums;
     int sync_result = SFS_OK; // instead of `result`
-    std::function<void()> on_move = nullptr;
+    std::function<void()> on_move = nullptr, on_open = nullptr;
     bool moves = false; // data requests answer with their size instead of `result`
 
     int Called(const std::string& name) {
@@ -48,7 +49,10 @@ class FakeSfsFile final : public XrdSfsFile {
   public:
     explicit FakeSfsFile(FakeSfsLog& log) : XrdSfsFile("fake"), log_(log) {}
     ~FakeSfsFile() override { log_.Called("delete"); }
-    BEER_FAKE(open, const char*, XrdSfsFileOpenMode, mode_t, const XrdSecEntity*, const char*)
+    int open(const char*, XrdSfsFileOpenMode, mode_t, const XrdSecEntity*, const char*) override {
+        if (const auto meanwhile = std::exchange(log_.on_open, nullptr)) meanwhile(); // once
+        return log_.Called("open");
+    }
     BEER_FAKE(checkpoint, cpAct, struct iov*, int)
     int close() override { return log_.Called("close"); }
     BEER_FAKE(fctl, int, const char*, XrdOucErrInfo&)

@@ -82,7 +82,7 @@ TEST(InfoGoldenTest, TheAnswersAreThoseThatTheReaderIsTestedWith) {
     held->Waited(250000000, "user r");
     const Limit limit("user r", 0);
     OpenStream::Wait wait(held.get());
-    wait.Begin(limit, platform.now_ns - 2000000000);
+    wait.Begin(limit.rule, platform.now_ns - 2000000000);
 
     const Report report(core);
     std::string answers;

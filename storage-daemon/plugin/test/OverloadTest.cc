@@ -23,6 +23,18 @@ TEST_F(OverloadTest, WithoutALimitNothingIsTooMuch) {
     EXPECT_FALSE(overload.overloaded(0));
 }
 
+TEST_F(OverloadTest, WhoAsksIsCountedOrRefused) {
+    overload.SetLimits(0, {2, 0});
+    EXPECT_TRUE(overload.Enter(0, false));
+    EXPECT_TRUE(overload.Enter(0, false));
+    EXPECT_FALSE(overload.Enter(0, false));
+    EXPECT_FALSE(overload.Enter(0, true)) << "the disk as a whole";
+    EXPECT_TRUE(overload.Enter(1, false));
+    EXPECT_TRUE(overload.Enter(UINT32_MAX, false));
+    Open(0, false, -1);
+    EXPECT_TRUE(overload.Enter(0, false)) << "the refused one is not counted";
+}
+
 TEST_F(OverloadTest, FromTheLimitOnUntilNineTenths) {
     overload.SetLimits(0, {20, 0});
     Open(0, false, 19);

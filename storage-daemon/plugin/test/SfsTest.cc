@@ -390,6 +390,28 @@ TEST_F(PacedTest, MoreLinksThanMayBeHeldAreRefused) {
     EXPECT_EQ(open(*files[3], batch, "job.3:7@[::ffff:127.0.0.2]"), SFS_OK);
 }
 
+TEST_F(PacedTest, AFileThatIsBeingOpenedCountsAlready) {
+    core->shaping().overload().SetLimits(0, {1, 0});
+    const std::unique_ptr<XrdSfsFile> second(layer->newFile(nullptr, 0));
+    const auto open = [&](XrdSfsFile& one) {
+        return one.open(path.c_str(), SFS_O_RDONLY, 0, &storage.entity, nullptr);
+    };
+    log.on_open = [&] { // on a slow disk it takes long, and others come meanwhile
+        EXPECT_EQ(open(*second), SFS_ERROR);
+        EXPECT_EQ(second->error.getErrInfo(), EUSERS);
+        EXPECT_EQ(Stalls(Traffic::storage), 33 * uint64_t{1000000000}) << "as long as XRootD tells it to stay away";
+    };
+    log.result = SFS_ERROR; // and it fails
+    EXPECT_EQ(open(*file), SFS_ERROR);
+    EXPECT_EQ(Readers(), 0u);
+    log.result = SFS_OK;
+    EXPECT_EQ(open(*second), SFS_OK);
+    EXPECT_EQ(open(*file), SFS_ERROR);
+    second->close();
+    EXPECT_EQ(open(*file), SFS_OK);
+    EXPECT_EQ(Readers(), 1u);
+}
+
 TEST_F(PacedTest, StorageUsersWithALimitAreNeverRefused) {
     settings.shaping.workers = 32;
     settings.policy.Add({"beer.policy", "user:alice", "r", "bandwidth", "1GB/s"});
@@ -406,7 +428,7 @@ TEST_F(PacedTest, StorageUsersWithALimitAreNeverRefused) {
         EXPECT_EQ(files[i]->open(path.c_str(), SFS_O_RDONLY, 0, &storage.entity, nullptr), SFS_OK) << i;
         EXPECT_EQ(files[i]->read(0, buffer, 1000), 1000) << i;
     }
-    EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "half of a sixteenth of 32 is one";
+    EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "a thirty-second of 32 is one";
     storage.entity.name = nullptr;
 }
 

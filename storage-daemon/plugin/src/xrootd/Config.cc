@@ -122,6 +122,18 @@ void ReadSched(const Words& words, Settings& settings) {
             settings.shaping.workers = static_cast<uint32_t>(std::max(4, std::atoi(words[i + 1].c_str())));
 }
 
+// `xrootd.fsoverload ... [redirect HOST:PORT] [stall SECONDS]`: what clients are told who must come back later.
+void ReadOverload(const Words& words, Settings& settings) {
+    constexpr std::pair<char, uint32_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+        if (words[i] == "redirect") settings.overload_stall_s = 0;
+        if (words[i] != "stall") continue;
+        settings.overload_stall_s = static_cast<uint32_t>(std::max(0, std::atoi(words[i + 1].c_str())));
+        for (const auto& [unit, seconds] : kUnits)
+            if (words[i + 1].back() == unit) settings.overload_stall_s *= seconds;
+    }
+}
+
 } // namespace
 
 unsigned LineOf(const std::string& file, const std::string& directive, const std::string& text) {
@@ -190,6 +202,10 @@ bool ReadConfig(const char* file, XrdSysError& log, Config& config) {
                 if (value.find("libXrdHttp") != std::string::npos) config.settings.serves_http = true;
             return "";
         }
+        if (directive == "xrootd.fsoverload") {
+            ReadOverload(values, config.settings);
+            return "";
+        }
         if (directive == "xrd.sched") {
             ReadSched(values, config.settings);
             return "";
@@ -202,7 +218,7 @@ bool ReadConfig(const char* file, XrdSysError& log, Config& config) {
             all.push_back(known.first);
         return "is unknown; there are " + Names(all);
     };
-    if (!ReadLines(file, "beer. xrootd.fslib xrd.sched xrd.protocol", log, take)) return false;
+    if (!ReadLines(file, "beer. xrootd.fslib xrootd.fsoverload xrd.sched xrd.protocol", log, take)) return false;
     if (config.settings.directories.empty())
         return Refuse(log, std::string(file) + ": beer.fs is missing: it says which directories to measure");
     if (config.settings.segment.empty())

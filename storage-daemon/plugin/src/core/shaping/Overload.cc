@@ -24,6 +24,16 @@ void Overload::SetLimits(uint32_t filesystem, const OpenLimits& limits) {
     Judge(filesystem);
 }
 
+bool Overload::Enter(uint32_t filesystem, bool writer) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (filesystem >= states_.size()) return true;
+    State& state = states_[filesystem];
+    if (state.overloaded.load(std::memory_order_relaxed)) return false;
+    ++(writer ? state.writers : state.readers);
+    Judge(filesystem);
+    return true;
+}
+
 void Overload::Count(uint32_t filesystem, bool writer, int change) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (filesystem >= states_.size()) return;

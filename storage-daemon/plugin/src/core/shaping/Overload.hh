@@ -27,6 +27,9 @@ class Overload {
     void OnChange(Changed changed);
     void SetLimits(uint32_t filesystem, const OpenLimits& limits);
 
+    // For a file that is to be opened: counted, unless its filesystem is overloaded. In one step, for many come at
+    // once.
+    bool Enter(uint32_t filesystem, bool writer);
     // A file was opened (+1) or closed (-1). Filesystems that are not known are not judged.
     void Count(uint32_t filesystem, bool writer, int change);
     bool overloaded(uint32_t filesystem) const {

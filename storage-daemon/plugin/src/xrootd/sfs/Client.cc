@@ -69,8 +69,12 @@ bool IsHttp(const Core& core, const XrdSecEntity* client) {
     return std::strncmp(client->prot, "http", 4) == 0 || (core.serves_http() && std::strcmp(client->prot, "gsi") == 0);
 }
 
-int RefuseForNow(const Core& core, const XrdSecEntity* client, XrdOucErrInfo& error, const char* why) {
-    error.setErrInfo(IsHttp(core, client) ? EAGAIN : EUSERS, why);
+int RefuseForNow(const Core& core, const XrdSecEntity* client, const Origin& origin, uint32_t filesystem,
+                 XrdOucErrInfo& error, const char* why) {
+    const bool http = IsHttp(core, client);
+    const uint64_t stall_s = core.settings().overload_stall_s;
+    if (!http && stall_s && core.recorder()) core.recorder()->Stall(filesystem, origin.traffic, stall_s * 1000000000u);
+    error.setErrInfo(http ? EAGAIN : EUSERS, why);
     return SFS_ERROR;
 }
 

@@ -31,7 +31,8 @@ Identity PersonOf(const XrdSecEntity* client, const Origin& origin);
 bool IsHttp(const Core& core, const XrdSecEntity* client);
 
 // The answer for who must come back later: XRootD does what `xrootd.fsoverload` says. Returns SFS_ERROR.
-int RefuseForNow(const Core& core, const XrdSecEntity* client, XrdOucErrInfo& error, const char* why);
+int RefuseForNow(const Core& core, const XrdSecEntity* client, const Origin& origin, uint32_t filesystem,
+                 XrdOucErrInfo& error, const char* why);
 
 // Who opens a file, for the policy. The application is what the client claims in `eos.app=`; an operator may ask for
 // `eos.iotype=`, `eos.iopriority=`, `eos.iobw=` (as in EOS, a number alone is MB/s) and `eos.iops=`, and `wrong` says

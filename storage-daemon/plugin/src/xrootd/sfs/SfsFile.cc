@@ -40,19 +40,25 @@ int SfsFile::open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode,
     const MetaGate gate(core_, client, origin_, Writes(mode) ? MetaOperation::open_write : MetaOperation::open_read,
                         path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
-    if (client && core_.shaping().overload().overloaded(filesystem))
-        return RefuseForNow(core_, client, error, "too many files are open on this filesystem");
-    if (const int answer = Admit(path, client, opaque, filesystem); answer != SFS_OK) return answer;
-    const Context context(origin_, mode & SFS_O_SEQIO);
-    const int result = next_.open(path, mode, create_mode, client, opaque);
+    // Before it is open: on a slow disk that takes long, and others come meanwhile.
+    if (!CountOpen(filesystem, Writes(mode), client))
+        return RefuseForNow(core_, client, origin_, filesystem, error, "too many files are open on this filesystem");
+    const int result = OpenNext(path, mode, create_mode, client, opaque, filesystem);
     if (result == SFS_OK) {
-        CountOpen(filesystem, mode);
         LearnName(client);
         List(path, mode, client, filesystem);
     } else {
+        CountClosed();
         stream_.Close();
     }
     return CountStall(core_, path, origin_, result);
+}
+
+int SfsFile::OpenNext(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
+                      const char* opaque, uint32_t filesystem) {
+    if (const int answer = Admit(path, client, opaque, filesystem); answer != SFS_OK) return answer;
+    const Context context(origin_, mode & SFS_O_SEQIO);
+    return next_.open(path, mode, create_mode, client, opaque);
 }
 
 int SfsFile::Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept {
@@ -69,7 +75,8 @@ int SfsFile::Admit(const char* path, const XrdSecEntity* client, const char* opa
         if (core_.recorder()) core_.recorder()->InternalError();
         if (origin_.traffic != Traffic::batch) return SFS_OK;
     }
-    return RefuseForNow(core_, client, error, "too many connections that may be held have files open on this server");
+    return RefuseForNow(core_, client, origin_, filesystem, error,
+                        "too many connections that may be held have files open on this server");
 }
 
 void SfsFile::LearnName(const XrdSecEntity* client) noexcept {
@@ -102,22 +109,25 @@ void SfsFile::List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity
     }
 }
 
-void SfsFile::CountOpen(uint32_t filesystem, XrdSfsFileOpenMode mode) {
-    if (counted_on_ != kNoFilesystem) return;
-    writer_ = Writes(mode);
+bool SfsFile::CountOpen(uint32_t filesystem, bool writer, const XrdSecEntity* client) {
+    CountClosed();
+    Overload& overload = core_.shaping().overload();
+    if (!client) { // the server itself
+        overload.Count(filesystem, writer, +1);
+    } else if (!overload.Enter(filesystem, writer)) {
+        return false;
+    }
+    if (core_.recorder()) core_.recorder()->Streams(filesystem, writer, +1);
+    writer_ = writer;
     counted_on_ = filesystem;
-    Count(+1);
+    return true;
 }
 
 void SfsFile::CountClosed() {
     if (counted_on_ == kNoFilesystem) return;
-    Count(-1);
+    core_.shaping().overload().Count(counted_on_, writer_, -1);
+    if (core_.recorder()) core_.recorder()->Streams(counted_on_, writer_, -1);
     counted_on_ = kNoFilesystem;
-}
-
-void SfsFile::Count(int change) {
-    core_.shaping().overload().Count(counted_on_, writer_, change);
-    if (core_.recorder()) core_.recorder()->Streams(counted_on_, writer_, change);
 }
 
 XrdSfsXferSize SfsFile::Told(XrdSfsXferSize result) {

@@ -54,9 +54,11 @@ class SfsFile final : public XrdSfsFile {
     void NoteWrite(const Policy* policy) {
         if (policy && policy->type == IoType::csync) wrote_for_csync_.store(true, std::memory_order_relaxed);
     }
-    void CountOpen(uint32_t filesystem, XrdSfsFileOpenMode mode);
+    int OpenNext(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
+                 const char* opaque, uint32_t filesystem);
+    // False: there are too many.
+    bool CountOpen(uint32_t filesystem, bool writer, const XrdSecEntity* client);
     void CountClosed();
-    void Count(int change);
 
     XrdSfsFile& next_;
     Core& core_;
