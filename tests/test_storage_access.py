@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from beerlab import Machine
 from support import StorageUser
 
@@ -70,3 +72,24 @@ def test_metrics_listen_on_loopback_only(node: Machine) -> None:
     listening = node.execute("ss -Hltn 'sport = :9721'").stdout.split()
     assert "127.0.0.1:9721" in listening
     assert not any(address.startswith(("0.0.0.0:", "*:", "[::]:")) and "9721" in address for address in listening)
+
+
+def test_the_admin_sees_who_uses_the_disks(node: Machine, storage: StorageUser) -> None:
+    storage.start(rate=20, duration=120, disks=("/data/01",))
+    [said] = json.loads(node.execute("beer storage streams --json").stdout)
+    streams = [one for one in said["streams"] if one["path"].startswith("/data/01/store/load/")]
+    assert len(streams) >= 16, said
+    assert {(one["user"], one["class"], one["filesystem"], one["writer"]) for one in streams} == {
+        ("storage", "storage", "/data/01", False)
+    }
+    table = node.execute("beer storage streams --most 5").stdout
+    assert "storage" in table
+    assert "/data/01/store/load/" in table
+    storage.stop()
+    [policy] = json.loads(node.execute("beer storage policy --json").stdout)
+    scheduler = {one["path"]: one["scheduler"] for one in policy["filesystems"]}["/data/01"]
+    device = node.execute("findmnt -nr -o MAJ:MIN -M /data/01").stdout.strip()
+    assert f"[{scheduler}]" in node.execute(f"cat /sys/dev/block/{device}/queue/scheduler").stdout
+    assert "/data/01" in node.execute("beer storage stat").stdout
+    mode = node.execute("stat -c '%a %U %G' /run/beer/storage/beer.info").stdout.split()
+    assert mode == ["660", "xrootd", "xrootd"]
