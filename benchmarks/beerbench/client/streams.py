@@ -18,6 +18,7 @@ from .connections import CLIENT_SETTINGS
 from .progress import emit
 
 DEPTH = 8
+CLOSE_SECONDS = 60
 WRITTEN_BYTES = 64 << 20  # a writer begins anew there
 
 
@@ -79,6 +80,12 @@ class Stream:
         if not status.ok:
             done(status, None, None)
 
+    def close(self) -> None:
+        """Once nothing is outstanding: who comes next may want to write the same file."""
+        for _ in range(DEPTH):
+            self._slots.acquire(timeout=CLOSE_SECONDS)
+        self._file.close(timeout=CLOSE_SECONDS)
+
 
 def main(argv: list[str]) -> int:
     arguments = argparse.ArgumentParser(description="streams that compete for a disk")
@@ -97,13 +104,17 @@ def main(argv: list[str]) -> int:
         return 1
     emit({"ready": True, "connections": len(streams)})
     stop = threading.Event()
-    for stream in streams:
-        threading.Thread(target=stream.run, args=(stop,), daemon=True).start()
+    threads = [threading.Thread(target=stream.run, args=(stop,), daemon=True) for stream in streams]
+    for thread in threads:
+        thread.start()
     time.sleep(options.warm_up)
     before, began = [stream.bytes for stream in streams], time.monotonic()
     time.sleep(options.duration)
     moved, seconds = [stream.bytes for stream in streams], time.monotonic() - began
     stop.set()
+    for thread, stream in zip(threads, streams, strict=True):
+        thread.join()
+        stream.close()
     rates = [(after - was) / seconds / 1e6 for after, was in zip(moved, before, strict=True)]
     emit({"end": True, "mb_s": rates, "errors": sorted({stream.error for stream in streams if stream.error})})
     return 0

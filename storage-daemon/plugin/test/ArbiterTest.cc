@@ -17,7 +17,7 @@ TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerLeavesThemToUs) {
     FakePlatform platform;
     std::vector<std::string> said;
     Arbiter arbiter(
-        {{"/data/01", 8, 1}, {"/data/02", 8, 2}}, 4, platform, [&](const std::string& text) { said.push_back(text); },
+        {{"/data/01", 8, 1}, {"/data/02", 8, 2}}, platform, [&](const std::string& text) { said.push_back(text); },
         sys.path);
     ASSERT_NE(arbiter.QueueOf(0), nullptr);
     EXPECT_TRUE(arbiter.QueueOf(0)->on());

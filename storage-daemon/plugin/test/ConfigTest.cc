@@ -57,7 +57,7 @@ TEST_F(ConfigTest, KnowsForHowLongXRootDSendsClientsAway) {
     const std::pair<const char*, uint32_t> cases[] = {{"", 33},
                                                       {"xrootd.fsoverload stall 15\n", 15},
                                                       {"xrootd.fsoverload nobypass stall 2m\n", 120},
-                                                      {"xrootd.fsoverload redirect elsewhere:1094\n", 0}};
+                                                      {"xrootd.fsoverload redirect elsewhere:1094 stall 9\n", 0}};
     for (const auto& [line, seconds] : cases) {
         ASSERT_TRUE(Read(std::string("beer.fs /data\n") + line));
         EXPECT_EQ(config.settings.overload_stall_s, seconds) << line;

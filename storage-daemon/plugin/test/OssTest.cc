@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <sys/stat.h>
-#include <thread>
 
 #include "FakeOss.hh"
 #include "TemporaryFolder.hh"
@@ -346,47 +345,6 @@ TEST_F(IoPolicyTest, APriorityIsForOneRequest) {
         policy.priority_from = Level::none;
         EXPECT_TRUE(set(file, "be:4").empty()) << "nobody said anything: no system call";
     });
-}
-
-TEST_F(IoPolicyTest, ALowerClassWaitsForItsTurnBeforeTheClockRuns) {
-    TurnQueue* queue = core->shaping().arbiter().QueueOf(0);
-    ASSERT_NE(queue, nullptr);
-    queue->Use(true);
-    platform.step_ns = 1000;
-    auto file = Opened();
-    OpenStream::Wait nobody(nullptr);
-    Turn higher(IoPriority::Class::real_time), slow(IoPriority::Class::best_effort);
-    queue->Enter(higher, nobody);
-    queue->Enter(slow, nobody); // the allowance
-    const auto pacing = [this] {
-        EXPECT_GT(pread(descriptor, map.data(), map.size(), 0), 0);
-        auto* all = reinterpret_cast<SeriesRecord*>(map.data() + reinterpret_cast<Header*>(map.data())->series_offset);
-        return uint64_t{all[kPacingKind + static_cast<uint32_t>(Traffic::batch)].operations};
-    };
-    for (const auto& call : {std::function<ssize_t()>([&] { return file->Read(buffer, 0, 10); }),
-                             std::function<ssize_t()>([&] { return file->Fsync(); })}) {
-        const uint64_t before = pacing();
-        disk.calls.clear();
-        std::thread other([&] {
-            const Context context({Traffic::batch, 0}, false, &policy);
-            call();
-        });
-        while (!queue->waiting())
-            std::this_thread::yield();
-        EXPECT_TRUE(disk.calls.empty());
-        {
-            const Context context({Traffic::batch, 0}, false, &policy);
-            disk.result = 10;
-            EXPECT_EQ(file->Write(buffer, 0, 10), 10) << "buffered: it waits for no disk";
-        }
-        queue->Leave(higher);
-        other.join();
-        EXPECT_EQ(disk.calls.size(), 2u);
-        EXPECT_EQ(pacing(), before + 1);
-        queue->Enter(higher, nobody);
-    }
-    queue->Leave(higher);
-    queue->Leave(slow);
 }
 
 TEST_F(IoPolicyTest, TheServersOwnWorkComesLast) {

@@ -27,12 +27,30 @@ TEST_F(OverloadTest, WhoAsksIsCountedOrRefused) {
     overload.SetLimits(0, {2, 0});
     EXPECT_TRUE(overload.Enter(0, false));
     EXPECT_TRUE(overload.Enter(0, false));
-    EXPECT_FALSE(overload.Enter(0, false));
-    EXPECT_FALSE(overload.Enter(0, true)) << "the disk as a whole";
+    EXPECT_FALSE(overload.Enter(0, false)) << "two are being opened";
+    EXPECT_TRUE(overload.Enter(0, true));
     EXPECT_TRUE(overload.Enter(1, false));
     EXPECT_TRUE(overload.Enter(UINT32_MAX, false));
-    Open(0, false, -1);
-    EXPECT_TRUE(overload.Enter(0, false)) << "the refused one is not counted";
+    overload.Entered(UINT32_MAX, false, true);
+    overload.Entered(0, false, true);
+    overload.Entered(0, false, false);
+    EXPECT_FALSE(overload.overloaded(0)) << "one could not be opened";
+    EXPECT_TRUE(overload.Enter(0, false));
+    overload.Entered(0, false, true);
+    EXPECT_TRUE(overload.overloaded(0));
+    EXPECT_FALSE(overload.Enter(0, true)) << "the disk as a whole";
+}
+
+TEST_F(OverloadTest, FilesThatCannotBeOpenedMakeNothingOverloaded) {
+    overload.SetLimits(0, {20, 0});
+    Open(0, false, 19); // more than nine tenths: once over, they would keep it so
+    for (int i = 0; i < 100; ++i) {
+        EXPECT_TRUE(overload.Enter(0, false));
+        EXPECT_FALSE(overload.Enter(0, false));
+        overload.Entered(0, false, false);
+    }
+    EXPECT_FALSE(overload.overloaded(0));
+    EXPECT_TRUE(changes.empty());
 }
 
 TEST_F(OverloadTest, FromTheLimitOnUntilNineTenths) {

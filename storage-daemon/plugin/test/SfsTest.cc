@@ -428,7 +428,7 @@ TEST_F(PacedTest, StorageUsersWithALimitAreNeverRefused) {
         EXPECT_EQ(files[i]->open(path.c_str(), SFS_O_RDONLY, 0, &storage.entity, nullptr), SFS_OK) << i;
         EXPECT_EQ(files[i]->read(0, buffer, 1000), 1000) << i;
     }
-    EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "a thirty-second of 32 is one";
+    EXPECT_EQ(core->shaping().storage_links().links(), 1u) << "half of a sixteenth of 32 is one";
     storage.entity.name = nullptr;
 }
 
@@ -528,6 +528,43 @@ TEST_F(PacedTest, AHeldStreamIsShownWhileItWaits) {
     const OpenStream::Now free = core->streams().List(1)[0].stream->Look();
     EXPECT_EQ(free.waiting, 0u);
     EXPECT_EQ(free.bytes[0], 100u);
+}
+
+TEST_F(PacedTest, ARequestWaitsForItsTurnAndThenForTheGuard) {
+    struct Everybody final : Fence {
+        bool Enter() noexcept override { return true; }
+        void Leave() noexcept override {}
+    } everybody;
+    platform.step_ns = 0;
+    TurnQueue& queue = *core->shaping().arbiter().QueueOf(0);
+    queue.Use(true);
+    Turn higher(IoPriority::Class::real_time), slow(IoPriority::Class::best_effort);
+    queue.Enter(higher, everybody, 1);
+    queue.Enter(slow, everybody, 1); // the allowance
+    Open(batch);
+    std::thread reader([&] { EXPECT_EQ(file->read(0, buffer, 100), 100); });
+    const auto await = [](auto&& done) {
+        for (int i = 0; i < 20000 && !done(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return done();
+    };
+    EXPECT_TRUE(await([&] { return queue.waiting() == 1; }));
+    const OpenStream::Now held = core->streams().List(1)[0].stream->Look();
+    EXPECT_EQ(held.by, TurnQueue::kRule);
+    EXPECT_EQ(file->write(0, buffer, 10), 10) << "into the page cache: it waits for no disk";
+    EXPECT_EQ(log.moved.size(), 1u);
+    core->shaping().pacer().Set(*Batch(), {0, 0});
+    platform.now_ns += 5000;
+    queue.Leave(higher);
+    EXPECT_TRUE(await([&] { return core->shaping().pacer().waiters() == 1; }))
+        << "the guard has stopped batch meanwhile";
+    EXPECT_EQ(queue.waiting(), 0u);
+    EXPECT_EQ(log.moved.size(), 1u);
+    EXPECT_EQ(Paced(Traffic::batch), 1u) << "the turn";
+    core->shaping().pacer().Set(*Batch(), {});
+    reader.join();
+    EXPECT_EQ(log.moved.size(), 2u);
+    queue.Leave(slow);
 }
 
 TEST_F(SfsTest, WithCsyncTheFileIsOnTheDiskBeforeItIsClosedOrTheClientIsTold) {

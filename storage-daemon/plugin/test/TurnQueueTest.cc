@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// With real threads and the real clock: what may never happen, not how fast it is.
+// With real threads and, but for the clock that breaks, the real time: what may never happen, not how fast it is.
 #include <gtest/gtest.h>
 
 #include <future>
@@ -15,115 +15,138 @@ using Class = IoPriority::Class;
 
 class TurnQueueTest : public testing::Test {
   protected:
-    TurnQueueTest() { queue.Use(true); }
-    std::future<uint64_t> Begin(Class io_class, OpenStream* stream = nullptr) {
-        const uint32_t before = queue.waiting();
-        auto future = std::async(std::launch::async, [this, io_class, stream] {
-            const TurnSentry turn(&queue, io_class, stream);
+    static constexpr uint64_t kLong = 60000000000; // what no test waits for
+
+    struct Places final : Fence {
+        bool Enter() noexcept override { return free-- > 0 || (++free, false); }
+        void Leave() noexcept override { ++free; }
+        void Waits(const std::string& rule, uint64_t since_ns) noexcept override {
+            said = rule;
+            since = since_ns;
+        }
+        std::atomic<int> free{2};
+        std::string said; // under the queue's lock
+        uint64_t since = 0;
+    };
+
+    TurnQueueTest() {
+        queue.Use(true);
+        // A clock that stands still: no time passes between two lines of a test, whatever else the machine does.
+        EXPECT_EQ(queue.Enter(higher, places, kLong), 0u);
+        EXPECT_EQ(queue.Enter(slow, places, kLong), 0u); // the allowance
+        EXPECT_TRUE(slow.on_allowance);
+    }
+    ~TurnQueueTest() override {
+        EndSlow();
+        EXPECT_EQ(queue.waiting(), 0u);
+        EXPECT_EQ(places.free, 2);
+    }
+    void EndSlow() {
+        if (slow.began) queue.Leave(slow);
+        slow.began = false;
+    }
+    std::future<uint64_t> Begin(Class io_class, uint64_t most_ns = kLong) {
+        return std::async(std::launch::async, [this, io_class, most_ns] {
+            const TurnSentry turn(queue, io_class, places, most_ns);
             return turn.waited_ns();
         });
-        while (queue.waiting() == before && future.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    }
+    void Await(uint32_t waiting) {
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (queue.waiting() != waiting) {
+            ASSERT_LT(std::chrono::steady_clock::now(), deadline);
             std::this_thread::yield();
-        return future;
+        }
     }
-    static bool Ready(const std::future<uint64_t>& future) {
-        return future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-    }
-    OpenStream::Wait nobody{nullptr};
-    WaitingPlaces places{2};
-    TurnQueue queue{RealPlatform(), places};
+    FakePlatform platform;
+    TurnQueue queue{platform};
+    Places places;
+    Turn higher{Class::real_time}, slow{Class::best_effort};
 };
 
 TEST_F(TurnQueueTest, ALowerClassWaitsUntilTheHigherOneIsDone) {
-    Turn higher(Class::real_time), allowed(Class::best_effort);
-    EXPECT_EQ(queue.Enter(higher, nobody), 0u);
-    EXPECT_LT(Begin(Class::best_effort).get(), 1000000000u) << "the allowance";
+    auto waits = Begin(Class::best_effort);
+    Await(1);
+    EXPECT_EQ(places.said, TurnQueue::kRule);
+    EXPECT_EQ(places.since, platform.now_ns);
+    platform.now_ns += 5000;
     queue.Leave(higher);
-
-    Turn next(Class::real_time);
-    Turn slow(Class::best_effort);
-    EXPECT_EQ(queue.Enter(next, nobody), 0u);
-    (void)queue.Enter(slow, nobody); // uses the allowance
-    OpenStream stream({}, 1);
-    auto waits = Begin(Class::best_effort, &stream);
-    ASSERT_EQ(queue.waiting(), 1u);
-    EXPECT_EQ(stream.Look().waiting, 1u);
-    queue.Leave(next);
-    EXPECT_GT(waits.get(), 0u);
-    EXPECT_EQ(stream.Look().waiting, 0u);
-    EXPECT_EQ(stream.Look().waits, 1u);
-    EXPECT_EQ(stream.Look().by.substr(0, 5), "turn:");
-    EXPECT_EQ(queue.waiting(), 0u);
-    queue.Leave(slow);
+    EXPECT_EQ(waits.get(), 5000u);
 }
 
-TEST_F(TurnQueueTest, WhoFindsNoPlaceToWaitGoesOn) {
-    Turn higher(Class::real_time), slow(Class::best_effort);
-    EXPECT_EQ(queue.Enter(higher, nobody), 0u);
-    EXPECT_LT(queue.Enter(slow, nobody), 1000000000u); // uses the allowance
+TEST_F(TurnQueueTest, WhoMayNotWaitGoesOn) {
     auto first = Begin(Class::best_effort), second = Begin(Class::idle);
-    EXPECT_EQ(queue.waiting(), 2u);
-    EXPECT_EQ(Begin(Class::best_effort).get(), 0u);
+    Await(2);
+    EXPECT_EQ(Begin(Class::best_effort).get(), 0u) << "there are two places";
+    ++places.free;
+    EXPECT_EQ(Begin(Class::best_effort, 0).get(), 0u) << "it has waited long enough before";
+    --places.free;
+    platform.now_ns += 5000;
     queue.Leave(higher);
-    EXPECT_GT(first.get(), 0u);
-    queue.Leave(slow);
-    EXPECT_GT(second.get(), 0u);
+    EXPECT_EQ(first.get(), 5000u);
+    EXPECT_EQ(queue.waiting(), 1u);
+    EndSlow();
+    EXPECT_EQ(second.get(), 5000u);
 }
 
-TEST_F(TurnQueueTest, BestEffortAloneTakesNoPart) {
-    Turn one(Class::best_effort), another(Class::real_time);
-    EXPECT_EQ(queue.Enter(one, nobody), 0u);
-    EXPECT_FALSE(one.began);
-    queue.Use(false);
-    EXPECT_EQ(queue.Enter(another, nobody), 0u);
-    EXPECT_FALSE(another.began) << "the scheduler does it";
-    const TurnSentry none(nullptr, Class::real_time);
-    EXPECT_EQ(none.waited_ns(), 0u);
+TEST_F(TurnQueueTest, NobodyWaitsLongerThanHeMay) {
+    auto waits = Begin(Class::best_effort, 5000);
+    Await(1);
+    platform.now_ns += 5000;
+    EXPECT_EQ(waits.get(), 5000u);
+    queue.Leave(higher);
 }
 
 TEST_F(TurnQueueTest, WithoutAClockItGoesOn) {
-    FakePlatform platform;
-    TurnQueue other(platform, places);
-    other.Use(true);
+    auto waits = Begin(Class::best_effort);
+    Await(1);
     platform.broken = true;
-    {
-        const TurnSentry turn(&other, Class::real_time);
-        EXPECT_EQ(turn.waited_ns(), 0u);
-    }
-    platform.broken = false;
-    Turn higher(Class::real_time), slow(Class::best_effort);
-    EXPECT_EQ(other.Enter(higher, nobody), 0u);
-    EXPECT_EQ(other.Enter(slow, nobody), 0u);
-    auto waits = std::async(std::launch::async, [&] {
-        const TurnSentry turn(&other, Class::best_effort);
-        return turn.waited_ns();
-    });
-    while (!other.waiting())
-        std::this_thread::yield();
-    platform.broken = true; // while it waits
-    other.Leave(higher);
+    EXPECT_EQ(Begin(Class::real_time).get(), 0u);
+    queue.Leave(higher);
     EXPECT_GT(waits.get(), 0u);
-    other.Leave(slow);
+    platform.broken = false;
 }
 
-TEST_F(TurnQueueTest, ManyThreadsOfAllClassesComeToTheirEnd) {
+TEST(TurnQueue, BestEffortAloneTakesNoPart) {
+    struct Nobody final : Fence {
+        bool Enter() noexcept override { return false; }
+        void Leave() noexcept override {}
+    } nobody;
+    TurnQueue queue(RealPlatform());
+    queue.Use(true);
+    Turn one(Class::best_effort), another(Class::real_time);
+    EXPECT_EQ(queue.Enter(one, nobody, 1), 0u);
+    EXPECT_FALSE(one.began);
+    queue.Use(false);
+    EXPECT_EQ(queue.Enter(another, nobody, 1), 0u);
+    EXPECT_FALSE(another.began) << "the scheduler does it";
+}
+
+TEST(TurnQueue, ManyThreadsOfAllClassesComeToTheirEnd) {
+    struct Everybody final : Fence {
+        bool Enter() noexcept override { return true; }
+        void Leave() noexcept override {}
+    } everybody;
+    TurnQueue queue(RealPlatform());
+    queue.Use(true);
     std::vector<std::thread> threads;
-    std::atomic<int> done{0}, with_the_disk{0};
+    std::atomic<int> done{0};
+    std::atomic<uint64_t> waited{0};
     for (const auto io_class : {Class::real_time, Class::best_effort, Class::idle})
         for (int i = 0; i < 4; ++i)
             threads.emplace_back([&, io_class] {
                 for (int j = 0; j < 50; ++j) {
-                    const TurnSentry turn(&queue, io_class);
-                    ++with_the_disk;
+                    const TurnSentry turn(queue, io_class, everybody, 1000000000);
+                    EXPECT_TRUE(io_class != Class::real_time || !turn.waited_ns());
+                    waited += turn.waited_ns();
                     std::this_thread::sleep_for(std::chrono::microseconds(100));
-                    --with_the_disk;
                     ++done;
                 }
             });
     for (auto& thread : threads)
         thread.join();
     EXPECT_EQ(done, 600);
-    EXPECT_EQ(with_the_disk, 0);
+    EXPECT_GT(waited, 0u);
     EXPECT_EQ(queue.waiting(), 0u);
 }
 

@@ -31,7 +31,7 @@ fn stat() {
     assert_eq!(stat.started_realtime_ns, Some(1_767_225_600_000_000_000));
     assert_eq!(stat.internal_errors, 1);
     assert_eq!(stat.streams, StreamCounts { open: 2, requests_waiting: 0 });
-    let budgets = [("batch", Budget { used: 0, most: 256 }), ("storage", Budget { used: 0, most: 64 })];
+    let budgets = [("batch", Budget { used: 0, most: 256 }), ("storage", Budget { used: 0, most: 128 })];
     assert_eq!(stat.connections_that_may_be_held, BTreeMap::from(budgets.map(|(name, one)| (name.to_owned(), one))));
     let filesystem = &stat.filesystems[0];
     assert_eq!((filesystem.path.as_str(), filesystem.open_readers, filesystem.open_writers), ("/data/01", 1, 0));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "core/Recorder.hh"
-#include "core/StreamTable.hh"
 #include "core/shaping/Policy.hh"
 
 namespace beer {
@@ -14,10 +13,9 @@ class Context {
     // Without one, the work is the server's own (checksums, clean-up).
     static const Context* Current() { return current_; }
 
-    // `policy` and `stream` must outlive it; null = the default, and nobody to be told of a wait.
-    explicit Context(const Origin& origin, bool sequential = false, const Policy* policy = nullptr,
-                     OpenStream* stream = nullptr)
-        : origin(origin), sequential(sequential), policy(policy), stream(stream), outer_(current_) {
+    // `policy` must outlive it; null = the default.
+    explicit Context(const Origin& origin, bool sequential = false, const Policy* policy = nullptr)
+        : origin(origin), sequential(sequential), policy(policy), outer_(current_) {
         current_ = this;
     }
     ~Context() { current_ = outer_; }
@@ -27,7 +25,6 @@ class Context {
     const Origin origin;
     const bool sequential;      // the client said that it reads from the beginning to the end
     const Policy* const policy; // of this stream and direction
-    OpenStream* const stream;   // as people see it
 
   private:
     const Context* const outer_;

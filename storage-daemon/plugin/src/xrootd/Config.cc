@@ -125,13 +125,15 @@ void ReadSched(const Words& words, Settings& settings) {
 // `xrootd.fsoverload ... [redirect HOST:PORT] [stall SECONDS]`: what clients are told who must come back later.
 void ReadOverload(const Words& words, Settings& settings) {
     constexpr std::pair<char, uint32_t> kUnits[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+    uint32_t stall_s = settings.overload_stall_s;
     for (size_t i = 0; i + 1 < words.size(); ++i) {
-        if (words[i] == "redirect") settings.overload_stall_s = 0;
         if (words[i] != "stall") continue;
-        settings.overload_stall_s = static_cast<uint32_t>(std::max(0, std::atoi(words[i + 1].c_str())));
+        stall_s = static_cast<uint32_t>(std::max(0, std::atoi(words[i + 1].c_str())));
         for (const auto& [unit, seconds] : kUnits)
-            if (words[i + 1].back() == unit) settings.overload_stall_s *= seconds;
+            if (words[i + 1].back() == unit) stall_s *= seconds;
     }
+    const bool elsewhere = std::find(words.begin(), words.end(), "redirect") != words.end();
+    settings.overload_stall_s = elsewhere ? 0 : stall_s; // XRootD sends them there whatever else it says
 }
 
 } // namespace

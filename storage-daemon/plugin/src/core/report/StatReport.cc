@@ -98,7 +98,7 @@ std::string Report::Stat() const {
     answer["measures"] = segment != nullptr;
     answer["started_realtime_ns"] = segment ? Json(segment->header().generation) : Json();
     answer["internal_errors"] = segment ? segment->header().internal_errors.load() : 0;
-    answer["streams"] = {{"open", core_.streams().size()}, {"requests_waiting", core_.shaping().pacer().waiters()}};
+    answer["streams"] = {{"open", core_.streams().size()}, {"requests_waiting", core_.shaping().waiting()}};
     answer["connections_that_may_be_held"] = {{"batch", Links(core_.shaping().batch_links())},
                                               {"storage", Links(core_.shaping().storage_links())}};
     answer["filesystems"] = Filesystems(core_);

@@ -50,7 +50,7 @@ std::string Write(Core& core, bool longest) {
     for (uint32_t traffic = 0; traffic < 3; ++traffic)
         xml.Element(kClasses[traffic], [&] { AddClass(xml, segment, traffic); });
     xml.Number("open", core.streams().size());
-    xml.Number("waiting", core.shaping().pacer().waiters());
+    xml.Number("waiting", core.shaping().waiting());
     xml.Number("internal_errors", segment ? segment->header().internal_errors.load() : 0);
     return xml.text + "</stats>";
 }

@@ -5,11 +5,10 @@
 
 namespace beer {
 
-Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, uint32_t places, const Platform& platform, Log log,
-                 std::string sys)
-    : places_(places), log_(std::move(log)), sys_(std::move(sys)) {
+Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, const Platform& platform, Log log, std::string sys)
+    : log_(std::move(log)), sys_(std::move(sys)) {
     for (const auto& filesystem : filesystems)
-        disks_.emplace_back(filesystem, platform, places_);
+        disks_.emplace_back(filesystem, platform);
     Look();
 }
 

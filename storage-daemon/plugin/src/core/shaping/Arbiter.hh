@@ -18,12 +18,17 @@ namespace beer {
 class Arbiter {
   public:
     using Log = std::function<void(const std::string&)>;
-    // `places`: so many requests may wait, of all filesystems together.
-    Arbiter(const std::vector<Filesystem>& filesystems, uint32_t places, const Platform& platform, Log log,
-            std::string sys = "/sys");
+    Arbiter(const std::vector<Filesystem>& filesystems, const Platform& platform, Log log, std::string sys = "/sys");
 
     // Null: the filesystem is not known.
     TurnQueue* QueueOf(uint32_t filesystem) { return filesystem < disks_.size() ? &disks_[filesystem].queue : nullptr; }
+    // Requests that wait for their turn now.
+    uint32_t waiting() const {
+        uint32_t sum = 0;
+        for (const Disk& disk : disks_)
+            sum += disk.queue.waiting();
+        return sum;
+    }
     // Looks at the schedulers, which may be changed while the server runs.
     void Look();
     // Does so every 5 s, in a thread of its own.
@@ -31,13 +36,11 @@ class Arbiter {
 
   private:
     struct Disk {
-        Disk(const Filesystem& filesystem, const Platform& platform, WaitingPlaces& places)
-            : filesystem(filesystem), queue(platform, places) {}
+        Disk(const Filesystem& filesystem, const Platform& platform) : filesystem(filesystem), queue(platform) {}
         const Filesystem filesystem;
         std::string scheduler;
         TurnQueue queue;
     };
-    WaitingPlaces places_;
     const Log log_;
     const std::string sys_;
     std::deque<Disk> disks_; // by filesystem; they stay where they are

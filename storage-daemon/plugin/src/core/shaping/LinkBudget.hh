@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "core/shaping/Pacer.hh"
+#include "core/shaping/Fence.hh"
 
 namespace beer {
 

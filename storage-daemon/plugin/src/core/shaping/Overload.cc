@@ -28,10 +28,22 @@ bool Overload::Enter(uint32_t filesystem, bool writer) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (filesystem >= states_.size()) return true;
     State& state = states_[filesystem];
-    if (state.overloaded.load(std::memory_order_relaxed)) return false;
+    const uint32_t limit = writer ? state.limits.writers : state.limits.readers;
+    uint32_t& entering = writer ? state.entering_writers : state.entering_readers;
+    const uint32_t open = writer ? state.writers : state.readers;
+    if (state.overloaded.load(std::memory_order_relaxed) || (limit && open + entering >= limit)) return false;
+    ++entering;
+    return true;
+}
+
+void Overload::Entered(uint32_t filesystem, bool writer, bool open) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (filesystem >= states_.size()) return;
+    State& state = states_[filesystem];
+    --(writer ? state.entering_writers : state.entering_readers);
+    if (!open) return;
     ++(writer ? state.writers : state.readers);
     Judge(filesystem);
-    return true;
 }
 
 void Overload::Count(uint32_t filesystem, bool writer, int change) {

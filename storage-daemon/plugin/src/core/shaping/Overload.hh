@@ -27,9 +27,12 @@ class Overload {
     void OnChange(Changed changed);
     void SetLimits(uint32_t filesystem, const OpenLimits& limits);
 
-    // For a file that is to be opened: counted, unless its filesystem is overloaded. In one step, for many come at
-    // once.
+    // For a file that is to be opened; refused if with those that are being opened there would be too many. In one
+    // step, for many come at once. Those alone never make a filesystem overloaded: whether they may be opened is not
+    // known yet.
     bool Enter(uint32_t filesystem, bool writer);
+    // What became of it.
+    void Entered(uint32_t filesystem, bool writer, bool open);
     // A file was opened (+1) or closed (-1). Filesystems that are not known are not judged.
     void Count(uint32_t filesystem, bool writer, int change);
     bool overloaded(uint32_t filesystem) const {
@@ -40,6 +43,7 @@ class Overload {
     struct State {
         OpenLimits limits;
         uint32_t readers = 0, writers = 0;
+        uint32_t entering_readers = 0, entering_writers = 0;
         bool readers_over = false, writers_over = false;
         std::atomic<bool> overloaded{false};
     };

@@ -18,22 +18,6 @@ bool AnyLimited(const Limits& limits) {
     return false;
 }
 
-// Inside the fence until the end of the block.
-class Inside {
-  public:
-    explicit Inside(Fence& fence) : fence_(fence) {}
-    ~Inside() {
-        if (entered_) fence_.Leave();
-    }
-    Inside(const Inside&) = delete;
-    Inside& operator=(const Inside&) = delete;
-    bool Enter() { return entered_ = entered_ || fence_.Enter(); }
-
-  private:
-    Fence& fence_;
-    bool entered_ = false;
-};
-
 } // namespace
 
 void Pacer::Set(Limit& limit, const Rates& rates) {
@@ -105,7 +89,7 @@ Pacer::Outcome Pacer::Pass(const Limits& limits, uint64_t bytes, uint64_t operat
             outcome.passed = false;
             break;
         }
-        fence.Waits(*strictest, began);
+        fence.Waits(strictest->rule, began);
         Wait(lock, *strictest, wait);
         now = platform_.MonotonicNs();
     }

@@ -5,23 +5,10 @@
 #include <set>
 
 #include "core/Platform.hh"
+#include "core/shaping/Fence.hh"
 #include "core/shaping/Limit.hh"
 
 namespace beer {
-
-// Who may wait: a request that waits holds a worker thread of the server (LinkBudget).
-class Fence {
-  public:
-    virtual ~Fence() = default;
-    // False: no more threads may be held for this one. Called once per wait, under a lock: it must not call back.
-    virtual bool Enter() noexcept = 0;
-    virtual void Leave() noexcept = 0;
-    // Inside: it waits for this limit now, and has waited since then. Under the same lock.
-    virtual void Waits(const Limit& limit, uint64_t since_ns) noexcept {
-        (void)limit;
-        (void)since_ns;
-    }
-};
 
 // Where requests wait for their limits.
 class Pacer {

@@ -32,13 +32,13 @@ std::set<std::pair<Level, std::string>> Memberships(const Identity& who) {
 
 Shaping::Shaping(const ShapingOptions& options, ShapingConfig config, const std::vector<Filesystem>& filesystems,
                  const Platform& platform, const Log& log)
-    // Together a quarter of the threads: an eighth for batch links, and a thirty-second each for links of storage users
-    // with a limit, for what both hold beside their first requests, and for requests that wait for their turn.
+    // Together a quarter of the threads: an eighth for batch links, a sixteenth for links of storage users with a
+    // limit, and a thirty-second each for what both hold beside their first requests, and for storage that has no limit
+    // and waits for a turn.
     : platform_(platform), pacer_(platform),
       batch_links_(std::max<uint32_t>(1, options.workers / 8), options.workers / 32),
-      storage_links_(std::max<uint32_t>(1, options.workers / 32), options.workers / 32), directories_(log),
-      paths_(Paths(filesystems)), overload_(filesystems.size()),
-      arbiter_(filesystems, std::max<uint32_t>(1, options.workers / 32), platform, log),
+      storage_links_(std::max<uint32_t>(1, options.workers / 16), options.workers / 32), directories_(log),
+      paths_(Paths(filesystems)), overload_(filesystems.size()), arbiter_(filesystems, platform, log),
       control_(options.control, options.control_owner, filesystems, pacer_, platform, log) {
     Use(std::move(config));
     arbiter_.Start();

@@ -58,6 +58,8 @@ class Shaping {
     MetaLimiter& metadata() { return metadata_; }
     ControlWatch& control() { return control_; }
     Arbiter& arbiter() { return arbiter_; }
+    // Requests that wait now, for a limit or their turn.
+    uint32_t waiting() const { return pacer_.waiters() + arbiter_.waiting(); }
 
   private:
     std::shared_ptr<Limit> SharedLimit(const std::string& rule, const Rates& rates, uint64_t version);

@@ -50,8 +50,7 @@ void Turns::Come(Turn& turn, uint64_t now_ns) {
 void Turns::Start(Turn& turn, uint64_t now_ns) {
     Work& work = Of(turn.io_class);
     work.used = true;
-    ++work.with_the_disk;
-    work.last_ns = now_ns;
+    if (!work.with_the_disk++) work.last_ns = now_ns; // that more come is no sign that the disk answers
     turn.began = true;
     turn.began_ns = now_ns;
 }
@@ -67,6 +66,13 @@ void Turns::Wait(Turn& turn, uint64_t now_ns) {
     ++Of(turn.io_class).waiting;
 }
 
+void Turns::GiveUp(const Turn& turn) {
+    const auto place = std::find(waiting_.begin(), waiting_.end(), &turn);
+    if (place == waiting_.end()) return;
+    waiting_.erase(place);
+    --Of(turn.io_class).waiting;
+}
+
 void Turns::End(Turn& turn, uint64_t now_ns) {
     Work& work = Of(turn.io_class);
     const uint64_t took = now_ns - turn.began_ns;
@@ -77,7 +83,7 @@ void Turns::End(Turn& turn, uint64_t now_ns) {
     work.last_ns = work.left_ns = now_ns;
     if (!turn.on_allowance) return;
     allowance_used_ = false;
-    allowance_from_ns_ = now_ns + std::min((kAllowance - 1) * took, kLongestWaitNs);
+    allowance_from_ns_ = now_ns + std::min((kAllowance - 1) * took, kOverdueNs);
 }
 
 uint64_t Turns::NextNs(uint64_t now_ns) const {
@@ -86,8 +92,10 @@ uint64_t Turns::NextNs(uint64_t now_ns) const {
     const auto at = [&](uint64_t when_ns) {
         if (when_ns > now_ns) next = std::min(next, when_ns);
     };
-    at(waiting_.front()->came_ns + kLongestWaitNs);
-    if (!allowance_used_) at(allowance_from_ns_);
+    if (!allowance_used_) {
+        at(waiting_.front()->came_ns + kOverdueNs);
+        at(allowance_from_ns_);
+    }
     for (const Work& work : work_)
         if (work.used) at(work.with_the_disk ? work.last_ns + kHangsNs : work.left_ns + KeptFreeNs(work));
     return next;

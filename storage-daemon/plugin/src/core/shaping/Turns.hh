@@ -30,9 +30,9 @@ struct Turn {
 // is held for ever. A disk that does not answer holds nobody back either.
 class Turns {
   public:
-    static constexpr uint64_t kAllowance = 12;              // one in so many parts of the disk's time
-    static constexpr uint64_t kLongestWaitNs = 10000000000; // clients have timeouts of their own
-    static constexpr uint64_t kShortestPauseNs = 1000000;   // that a disk is kept free, if at all
+    static constexpr uint64_t kAllowance = 12;            // one in so many parts of the disk's time
+    static constexpr uint64_t kOverdueNs = 10000000000;   // from then on it goes next, whatever the allowance says
+    static constexpr uint64_t kShortestPauseNs = 1000000; // that a disk is kept free, if at all
     static constexpr uint64_t kLongestPauseNs = 20000000;
     static constexpr uint64_t kHangsNs = 1000000000; // without news the higher class holds nobody back any more
 
@@ -42,6 +42,8 @@ class Turns {
     void Begin(Turn& turn, uint64_t now_ns);
     // It comes and waits for Admit().
     void Wait(Turn& turn, uint64_t now_ns);
+    // It waits no longer, and goes without a turn.
+    void GiveUp(const Turn& turn);
     // It is done.
     void End(Turn& turn, uint64_t now_ns);
 
@@ -50,13 +52,14 @@ class Turns {
     void Admit(uint64_t now_ns, Admitted&& admitted) {
         for (auto one = waiting_.begin(); one != waiting_.end();) {
             Turn& turn = **one;
-            const bool blocked = Blocked(turn.io_class, now_ns) && now_ns - turn.came_ns < kLongestWaitNs;
-            turn.on_allowance = blocked && !allowance_used_ && now_ns >= allowance_from_ns_;
-            if (blocked && !turn.on_allowance) {
-                ++one;
-                continue;
+            if (Blocked(turn.io_class, now_ns)) {
+                const bool overdue = now_ns - turn.came_ns >= kOverdueNs;
+                if (allowance_used_ || (!overdue && now_ns < allowance_from_ns_)) {
+                    ++one;
+                    continue;
+                }
+                turn.on_allowance = allowance_used_ = true;
             }
-            allowance_used_ = allowance_used_ || turn.on_allowance;
             one = waiting_.erase(one);
             --Of(turn.io_class).waiting;
             Start(turn, now_ns);
@@ -73,7 +76,7 @@ class Turns {
   private:
     struct Work {
         uint32_t with_the_disk = 0, waiting = 0;
-        uint64_t last_ns = 0;           // something began or ended
+        uint64_t last_ns = 0;           // the first one of these began, or one ended
         uint64_t left_ns = 0;           // the last one ended
         uint64_t pause_ns = UINT64_MAX; // from the end of the last one to the coming of the next, on average
         uint64_t pause_deviation_ns = 0;

@@ -14,15 +14,6 @@ constexpr off_t kUnaligned = 1; // a list of places is never read directly
 
 constexpr IoPriority kInternal{IoPriority::Class::best_effort, 7}; // of the server's own work
 
-IoPriority::Class ClassOf(const std::optional<IoPriority>& priority) {
-    return priority ? priority->io_class : IoPriority::Class::best_effort;
-}
-
-OpenStream* StreamNow() {
-    const Context* context = Context::Current();
-    return context ? context->stream : nullptr;
-}
-
 size_t Sum(const XrdOucIOVec* pieces, int count) {
     size_t bytes = 0;
     for (int i = 0; i < count; ++i)
@@ -74,11 +65,6 @@ std::optional<IoPriority> OssFile::Priority() const {
     return policy->priority;
 }
 
-void OssFile::Waited(const TurnSentry& turn) {
-    if (turn.waited_ns() && core_.recorder())
-        core_.recorder()->Pacing(filesystem_, core_.CurrentOrigin().traffic, turn.waited_ns());
-}
-
 template <typename Call>
 ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call) {
     const Policy* policy = PolicyNow();
@@ -89,12 +75,7 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
     // What direct I/O was wanted for and cannot be is at least on the disk when the client is told so, as in EOS.
     const bool through = event == Event::write && (type == IoType::sync || (type == IoType::direct && file == &wrapDF));
 
-    // Buffered writes wait for no disk: the kernel writes them later, in its own name.
-    const bool cached = event == Event::write && (type == IoType::buffered || type == IoType::csync);
-    const auto wanted = Priority();
-    const TurnSentry turn(cached ? nullptr : Turns(), ClassOf(wanted), StreamNow());
-    Waited(turn);
-    const IoPrioritySentry priority(core_.platform(), wanted);
+    const IoPrioritySentry priority(core_.platform(), Priority());
     OperationTimer timer = Timer(event, size);
     ssize_t result = call(*file);
     if (through && result > 0)
@@ -135,10 +116,7 @@ ssize_t OssFile::pgWrite(void* buffer, off_t offset, size_t size, uint32_t* chec
 }
 
 int OssFile::Fsync() {
-    const auto wanted = Priority();
-    const TurnSentry turn(Turns(), ClassOf(wanted), StreamNow());
-    Waited(turn);
-    const IoPrioritySentry priority(core_.platform(), wanted);
+    const IoPrioritySentry priority(core_.platform(), Priority());
     OperationTimer timer = Timer(Event::sync);
     return timer.Done(wrapDF.Fsync());
 }

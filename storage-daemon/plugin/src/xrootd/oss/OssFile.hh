@@ -59,9 +59,6 @@ class OssFile final : public XrdOssWrapDF {
     // Of the stream that this thread works for; null = as by default.
     const Policy* PolicyNow() const;
     std::optional<IoPriority> Priority() const;
-    TurnQueue* Turns() { return core_.shaping().arbiter().QueueOf(filesystem_); }
-    // To wait for a turn is our delay, not the disk's.
-    void Waited(const TurnSentry& turn);
     // One request as the policy of its stream wants it: `call(file)` moves the bytes.
     template <typename Call>
     ssize_t Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call);

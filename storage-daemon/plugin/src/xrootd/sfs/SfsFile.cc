@@ -40,15 +40,18 @@ int SfsFile::open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode,
     const MetaGate gate(core_, client, origin_, Writes(mode) ? MetaOperation::open_write : MetaOperation::open_read,
                         path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
-    // Before it is open: on a slow disk that takes long, and others come meanwhile.
-    if (!CountOpen(filesystem, Writes(mode), client))
+    // Asked before it is open: on a slow disk that takes long, and others come meanwhile.
+    const bool writes = Writes(mode);
+    Overload& overload = core_.shaping().overload();
+    if (client && !overload.Enter(filesystem, writes))
         return RefuseForNow(core_, client, origin_, filesystem, error, "too many files are open on this filesystem");
     const int result = OpenNext(path, mode, create_mode, client, opaque, filesystem);
+    if (client) overload.Entered(filesystem, writes, result == SFS_OK);
     if (result == SFS_OK) {
+        CountOpen(filesystem, writes, !client);
         LearnName(client);
         List(path, mode, client, filesystem);
     } else {
-        CountClosed();
         stream_.Close();
     }
     return CountStall(core_, path, origin_, result);
@@ -109,18 +112,11 @@ void SfsFile::List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity
     }
 }
 
-bool SfsFile::CountOpen(uint32_t filesystem, bool writer, const XrdSecEntity* client) {
-    CountClosed();
-    Overload& overload = core_.shaping().overload();
-    if (!client) { // the server itself
-        overload.Count(filesystem, writer, +1);
-    } else if (!overload.Enter(filesystem, writer)) {
-        return false;
-    }
+void SfsFile::CountOpen(uint32_t filesystem, bool writer, bool judge) {
+    if (judge) core_.shaping().overload().Count(filesystem, writer, +1);
     if (core_.recorder()) core_.recorder()->Streams(filesystem, writer, +1);
     writer_ = writer;
     counted_on_ = filesystem;
-    return true;
 }
 
 void SfsFile::CountClosed() {
@@ -173,7 +169,7 @@ int SfsFile::getMmap(void** address, off_t& size) {
 
 int SfsFile::checkpoint(cpAct action, struct iov* range, int count) {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy, stream_.listed());
+        const Context context(origin_, false, policy);
         return next_.checkpoint(action, range, count);
     }));
 }
@@ -184,7 +180,7 @@ XrdSfsXferSize SfsFile::pgRead(XrdSfsFileOffset offset, char* buffer, XrdSfsXfer
                                uint64_t options) {
     return Told(stream_.Move(
         Direction::read, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-            const Context context(origin_, false, policy, stream_.listed());
+            const Context context(origin_, false, policy);
             return next_.pgRead(offset + done, buffer + done, piece, After(checksums, offset, done), options);
         }));
 }
@@ -200,7 +196,7 @@ XrdSfsXferSize SfsFile::pgWrite(XrdSfsFileOffset offset, char* buffer, XrdSfsXfe
                                 uint64_t options) {
     return Told(stream_.Move(
         Direction::write, offset, size, [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-            const Context context(origin_, false, policy, stream_.listed());
+            const Context context(origin_, false, policy);
             NoteWrite(policy);
             return next_.pgWrite(offset + done, buffer + done, piece, After(checksums, offset, done), options);
         }));
@@ -223,7 +219,7 @@ XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, XrdSfsXferSize size) {
 XrdSfsXferSize SfsFile::read(XrdSfsFileOffset offset, char* buffer, XrdSfsXferSize size) {
     return Told(stream_.Move(Direction::read, offset, size,
                              [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-                                 const Context context(origin_, false, policy, stream_.listed());
+                                 const Context context(origin_, false, policy);
                                  return next_.read(offset + done, buffer + done, piece);
                              }));
 }
@@ -236,7 +232,7 @@ int SfsFile::read(XrdSfsAio* request) {
 
 XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
     return Told(stream_.MoveVector(Direction::read, entries, count, [&](int first, int some, const Policy* policy) {
-        const Context context(origin_, false, policy, stream_.listed());
+        const Context context(origin_, false, policy);
         return next_.readv(entries + first, some);
     }));
 }
@@ -250,7 +246,7 @@ int SfsFile::SendData(XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize) {
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {
     return Told(stream_.Move(Direction::write, offset, size,
                              [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-                                 const Context context(origin_, false, policy, stream_.listed());
+                                 const Context context(origin_, false, policy);
                                  NoteWrite(policy);
                                  return next_.write(offset + done, buffer + done, piece);
                              }));
@@ -264,7 +260,7 @@ int SfsFile::write(XrdSfsAio* request) {
 
 XrdSfsXferSize SfsFile::writev(XrdOucIOVec* entries, int count) {
     return Told(stream_.MoveVector(Direction::write, entries, count, [&](int first, int some, const Policy* policy) {
-        const Context context(origin_, false, policy, stream_.listed());
+        const Context context(origin_, false, policy);
         NoteWrite(policy);
         return next_.writev(entries + first, some);
     }));
@@ -277,7 +273,7 @@ int SfsFile::stat(struct stat* to) {
 
 int SfsFile::sync() {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy, stream_.listed());
+        const Context context(origin_, false, policy);
         return next_.sync();
     }));
 }
@@ -290,7 +286,7 @@ int SfsFile::sync(XrdSfsAio* request) {
 
 int SfsFile::truncate(XrdSfsFileOffset size) {
     return Told(stream_.Do(Direction::write, [&](const Policy* policy) {
-        const Context context(origin_, false, policy, stream_.listed());
+        const Context context(origin_, false, policy);
         return next_.truncate(size);
     }));
 }

@@ -56,8 +56,8 @@ class SfsFile final : public XrdSfsFile {
     }
     int OpenNext(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,
                  const char* opaque, uint32_t filesystem);
-    // False: there are too many.
-    bool CountOpen(uint32_t filesystem, bool writer, const XrdSecEntity* client);
+    // `judge`: the overload limits do not know of it yet.
+    void CountOpen(uint32_t filesystem, bool writer, bool judge);
     void CountClosed();
 
     XrdSfsFile& next_;

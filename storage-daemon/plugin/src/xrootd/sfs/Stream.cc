@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xrootd/sfs/Stream.hh"
 
+#include <algorithm>
+
 namespace beer {
 namespace {
 
 constexpr XrdSfsFileOffset kPage = 4096; // of the checksums of pgRead and pgWrite
+// So long one request of a client waits for turns at most, however many places it reads.
+constexpr uint64_t kMostTurnsNs = 3 * Turns::kOverdueNs;
 
 // The fence of the link, which also shows people that the stream waits, and for what.
 class ShownFence final : public Fence {
@@ -15,9 +19,9 @@ class ShownFence final : public Fence {
         Show([this] { wait_.End(); });
         link_.Leave();
     }
-    void Waits(const Limit& limit, uint64_t since_ns) noexcept override {
+    void Waits(const std::string& rule, uint64_t since_ns) noexcept override {
         if (!since_ns_) since_ns_ = since_ns; // a new policy in between does not make it shorter
-        Show([&] { wait_.Begin(limit.rule, since_ns_); });
+        Show([&] { wait_.Begin(rule, since_ns_); });
     }
 
   private:
@@ -103,9 +107,9 @@ std::shared_ptr<const Shaping::Rule> Stream::Newest() noexcept {
     return rule;
 }
 
-Stream::Current::Current(Stream& stream, Direction direction) noexcept
+Stream::Current::Current(Stream& stream, Direction direction, bool moves) noexcept
     : stream_(stream), pacer_(stream.core_.shaping().pacer()), direction_(static_cast<size_t>(direction)),
-      rule_(stream.Newest()) {}
+      moves_(moves), rule_(stream.Newest()) {}
 
 const Limits& Stream::Current::limits() const {
     static const Limits none;
@@ -119,28 +123,67 @@ XrdSfsXferSize Stream::Current::PieceOf(XrdSfsFileOffset offset, XrdSfsXferSize 
     return static_cast<XrdSfsXferSize>(end - offset);
 }
 
-bool Stream::Current::Wait(uint64_t bytes, uint64_t operations) noexcept {
+bool Stream::Current::Ready(uint64_t bytes, uint64_t operations) noexcept {
+    for (;;) {
+        turn_.reset();
+        if (!limits().empty() && !Wait(bytes, operations)) return false;
+        if (!TakeTurn() || !stream_.who_.batch) return true;
+        if (!stream_.core_.shaping().control().Holds(stream_.filesystem_)) return true;
+        GiveBack(bytes); // the guard has stopped batch meanwhile
+    }
+}
+
+bool Stream::Current::TakeTurn() noexcept {
+    if (!rule_) return false;
+    Shaping& shaping = stream_.core_.shaping();
+    TurnQueue* queue = shaping.arbiter().QueueOf(stream_.filesystem_);
+    if (!queue || !queue->on()) return false;
+    const Policy& policy = rule_->policy[direction_];
+    // Such writes wait for no disk: the kernel writes them later, in its own name.
+    const bool cached = policy.type == IoType::buffered || policy.type == IoType::csync;
+    if (moves_ && cached && direction_ == static_cast<size_t>(Direction::write)) return false;
+    const bool said = policy.priority_from != Level::none;
+    ShownFence fence(shaping.LinksFor(stream_.who_.batch), stream_.link_, stream_.listed_.get());
+    turn_.emplace(*queue, said ? policy.priority.io_class : IoPriority::Class::best_effort, fence,
+                  kMostTurnsNs - std::min(kMostTurnsNs, turns_waited_ns_));
+    const uint64_t waited_ns = turn_->waited_ns();
+    turns_waited_ns_ += waited_ns;
+    Waited(waited_ns, TurnQueue::kRule);
+    return waited_ns;
+}
+
+void Stream::Current::Waited(uint64_t ns, const std::string& rule) noexcept {
+    if (!ns) return;
     Recorder* recorder = stream_.core_.recorder();
+    const Traffic traffic = stream_.who_.batch ? Traffic::batch : Traffic::storage;
+    try {
+        if (recorder) recorder->Pacing(stream_.filesystem_, traffic, ns);
+        if (stream_.listed_) stream_.listed_->Waited(ns, rule);
+    } catch (...) { // no memory: it is not shown
+        if (recorder) recorder->InternalError();
+    }
+}
+
+bool Stream::Current::Wait(uint64_t bytes, uint64_t operations) noexcept {
     Shaping& shaping = stream_.core_.shaping();
     const bool batch = stream_.who_.batch;
     try {
-        OpenStream* const listed = stream_.listed_.get();
-        ShownFence fence(shaping.LinksFor(batch), stream_.link_, listed);
+        ShownFence fence(shaping.LinksFor(batch), stream_.link_, stream_.listed_.get());
         Pacer::Outcome outcome;
         uint64_t waited_ns = 0;
+        std::string by; // of a policy that may be gone
         do {
             rule_ = stream_.Newest();
             if (!rule_) return true; // closed meanwhile
             outcome = pacer_.Pass(limits(), bytes, operations, rule_->version, fence, !batch);
             waited_ns += outcome.waited_ns;
+            if (outcome.by) by = outcome.by->rule;
         } while (outcome.again);
-        const Traffic traffic = batch ? Traffic::batch : Traffic::storage;
-        if (waited_ns && outcome.by && listed) listed->Waited(waited_ns, outcome.by->rule);
-        if (waited_ns && recorder) recorder->Pacing(stream_.filesystem_, traffic, waited_ns);
+        Waited(waited_ns, by);
         return outcome.passed || !batch; // a request of a storage user is never refused for a limit
     } catch (...) {
         // No memory for the queue, or no clock. Batch is refused: nothing of it may go on unpaced.
-        if (recorder) recorder->InternalError();
+        if (stream_.core_.recorder()) stream_.core_.recorder()->InternalError();
         return !batch;
     }
 }

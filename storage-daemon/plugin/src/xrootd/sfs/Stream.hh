@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "XrdSfs/XrdSfsInterface.hh"
@@ -30,21 +31,23 @@ class Stream {
     // It is open, and shown to people from now on (Core::streams()). User and application are those of who().
     void List(OpenStream::Owner owner) noexcept;
     void Close() noexcept;
-    // As people see it; null = they do not.
-    OpenStream* listed() const { return listed_.get(); }
 
     // Moves `size` bytes in pieces as the limits allow. `move(done, piece, policy)` is the call that moves; it ends
     // with the first error, and a read with the first short piece (the end of the file). A piece but the last ends at a
-    // page of the file, as checksums per page need it. kRefused: too many requests of this client wait already.
+    // page of the file, as checksums per page need it. Before each piece it waits for its turn at the disk, too.
+    // kRefused: too many requests of this client wait already.
     static constexpr XrdSfsXferSize kRefused = INT32_MIN;
     template <typename Call>
     XrdSfsXferSize Move(Direction direction, XrdSfsFileOffset offset, XrdSfsXferSize size, Call&& move) {
         Current now(*this, direction);
-        if (now.limits().empty()) return Counted(direction, move(0, size, now.policy()));
+        if (now.limits().empty()) {
+            now.TakeTurn();
+            return Counted(direction, move(0, size, now.policy()));
+        }
         XrdSfsXferSize done = 0;
         do {
             const XrdSfsXferSize piece = now.PieceOf(offset + done, size - done);
-            const bool may = now.Wait(static_cast<uint64_t>(piece), 1);
+            const bool may = now.Ready(static_cast<uint64_t>(piece), 1);
             const XrdSfsXferSize moved = may ? move(done, piece, now.policy()) : kRefused;
             if (moved < 0) return moved;
             done += Counted(direction, moved, 0);
@@ -63,10 +66,13 @@ class Stream {
     template <typename Call>
     XrdSfsXferSize MoveVector(Direction direction, const XrdOucIOVec* entries, int count, Call&& move) {
         Current now(*this, direction);
-        if (now.limits().empty()) return Counted(direction, move(0, count, now.policy()));
+        if (now.limits().empty()) {
+            now.TakeTurn();
+            return Counted(direction, move(0, count, now.policy()));
+        }
         XrdSfsXferSize done = 0;
         for (int i = 0; i < count; ++i) {
-            const bool may = now.Wait(static_cast<uint64_t>(std::max(0, entries[i].size)), 1);
+            const bool may = now.Ready(static_cast<uint64_t>(std::max(0, entries[i].size)), 1);
             const XrdSfsXferSize moved = may ? move(i, 1, now.policy()) : kRefused;
             if (moved < 0) return moved;
             done += Counted(direction, moved, 0);
@@ -78,8 +84,8 @@ class Stream {
     // One request that moves no bytes but makes the disk work; `call(policy)`.
     template <typename Call>
     int Do(Direction direction, Call&& call) {
-        Current now(*this, direction);
-        if (!now.limits().empty() && !now.Wait(0, 1)) return kRefused;
+        Current now(*this, direction, false);
+        if (!now.Ready(0, 1)) return kRefused;
         return call(now.policy());
     }
 
@@ -90,18 +96,28 @@ class Stream {
     // The rule as one request sees it: of the newest configuration, kept alive meanwhile.
     class Current {
       public:
-        Current(Stream& stream, Direction direction) noexcept;
+        // `moves`: it moves bytes.
+        Current(Stream& stream, Direction direction, bool moves = true) noexcept;
         const Limits& limits() const;
         const Policy* policy() const { return rule_ ? &rule_->policy[direction_] : nullptr; }
         XrdSfsXferSize PieceOf(XrdSfsFileOffset offset, XrdSfsXferSize left) const;
-        bool Wait(uint64_t bytes, uint64_t operations) noexcept;
+        // Waits for the limits, then for its turn, which it has until the next call. False: it is refused.
+        bool Ready(uint64_t bytes, uint64_t operations) noexcept;
+        // True if it had to wait.
+        bool TakeTurn() noexcept;
         void GiveBack(uint64_t bytes) { pacer_.GiveBack(limits(), bytes); }
 
       private:
+        bool Wait(uint64_t bytes, uint64_t operations) noexcept;
+        void Waited(uint64_t ns, const std::string& rule) noexcept;
+
         Stream& stream_;
         Pacer& pacer_;
         const size_t direction_;
+        const bool moves_;
         std::shared_ptr<const Shaping::Rule> rule_; // null while the file is not open
+        uint64_t turns_waited_ns_ = 0;
+        std::optional<TurnSentry> turn_; // last: it is left first
     };
     std::shared_ptr<const Shaping::Rule> Newest() noexcept;
     // Hands on the result of a request after it was counted; an error is none. 0 operations: a piece of a request.
