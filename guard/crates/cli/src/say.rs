@@ -88,10 +88,11 @@ pub fn harmless(text: &str, most: usize) -> String {
     safe
 }
 
-/// Controls (C0, C1, delete), line and paragraph separators, directions, joiners, fillers, tags.
+/// Controls (C0, C1, delete), line and paragraph separators, directions, joiners, fillers, blank letters, tags.
 fn hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
         || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
@@ -120,6 +121,9 @@ mod tests {
         assert_eq!(harmless("/data/é/ordinary file", 50), "/data/é/ordinary file");
         assert_eq!(harmless("a\u{1b}[2Jb\r\n\u{9b}c\u{7f}", 50), "a\\u{1b}[2Jb\\u{d}\\u{a}\\u{9b}c\\u{7f}");
         assert_eq!(harmless("\u{202e}gpj.exe\u{200b}\u{feff}", 50), "\\u{202e}gpj.exe\\u{200b}\\u{feff}");
+        for c in ['\u{34f}', '\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{ffa0}'] {
+            assert_eq!(harmless(&c.to_string(), 50), format!("\\u{{{:x}}}", c as u32));
+        }
         assert_eq!(harmless("0123456789abcdef", 11), "0123...cdef");
         assert_eq!(harmless("0123456789a", 11), "0123456789a");
         assert_eq!(harmless("0123456789", 0), "...");

@@ -38,7 +38,7 @@ pub fn text(title: &str, past: Option<&(u64, Streams)>, now: &Streams, most: usi
     if shown > 0 {
         text += &table(&streams[..shown]).text(2);
     }
-    let more = now.left_out + (streams.len() - shown) as u64;
+    let more = now.left_out.saturating_add((streams.len() - shown) as u64);
     if more > 0 {
         let why = if now.left_out > 0 { "the daemon lists no more" } else { "--most 0 shows all" };
         text += &format!("  and {more} more ({why})\n");

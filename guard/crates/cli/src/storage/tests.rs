@@ -40,7 +40,7 @@ fn stream(id: u64, read: u64, waited_ns: u64, waits_for_ns: &str, path: &str) ->
 }
 
 fn streams(now_ns: u64, list: &[String], left_out: u64) -> String {
-    let open = list.len() as u64 + left_out;
+    let open = left_out.saturating_add(list.len() as u64);
     format!(r#"{},"open":{open},"left_out":{left_out},"streams":[{}]}}"#, head("streams", now_ns), list.join(","))
 }
 
@@ -101,6 +101,17 @@ fn most_shortens_the_list() {
     assert!(text.ends_with("  and 7 more (--most 0 shows all)\n"), "{text}");
     let (text, _) = ask(Path::new("/none"), &Question::Streams { whom: whom(), most: 0 });
     assert_eq!(text.lines().count(), 11, "{text}");
+}
+
+#[test]
+fn a_hostile_number_of_streams_is_shown_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    daemon(&dir.path().join("beer.info"), |_, number| {
+        let list = [stream(1, 0, 0, "null", "/one"), stream(2, 0, 0, "null", "/two")];
+        Some(streams(number as u64 + 1, &list, u64::MAX))
+    });
+    let (text, _) = ask(dir.path(), &Question::Streams { whom: everybody(false), most: 1 });
+    assert!(text.ends_with(&format!("  and {} more (the daemon lists no more)\n", u64::MAX)), "{text}");
 }
 
 const STAT: &str = r#","measures":true,"started_realtime_ns":0,"internal_errors":2,
