@@ -102,6 +102,19 @@ TEST(StreamTableTest, KeepsNoMoreOfWhatClientsSayThanItMust) {
         EXPECT_EQ(name->size(), OpenStream::kMostName);
 }
 
+TEST(StreamTableTest, ARuleIsBoundedAndFitsIntoMemoryThatIsThereBefore) {
+    const auto stream = Stream("file");
+    EXPECT_GE(stream->Look().by.capacity(), OpenStream::kMostName);
+    const std::string rule = "user:" + std::string(100000, 'n');
+    stream->Waited(1, rule);
+    EXPECT_EQ(stream->Look().by, rule.substr(0, OpenStream::kMostName));
+    stream->Waited(1, "app:scan r");
+    EXPECT_EQ(stream->Look().by, "app:scan r");
+    OpenStream::Wait wait(stream.get());
+    wait.Begin(rule, 5);
+    EXPECT_EQ(stream->Look().by, rule.substr(0, OpenStream::kMostName));
+}
+
 TEST(StreamTableTest, ManyThreadsOpenAndCloseWhileOneLooks) {
     StreamTable table;
     const Limit limit("limit", 0);

@@ -18,7 +18,9 @@ OpenStream::Owner Bounded(OpenStream::Owner owner) {
 
 } // namespace
 
-OpenStream::OpenStream(Owner owner, uint64_t now_ns) : owner(Bounded(std::move(owner))), opened_ns(now_ns) {}
+OpenStream::OpenStream(Owner owner, uint64_t now_ns) : owner(Bounded(std::move(owner))), opened_ns(now_ns) {
+    last_rule_.reserve(kMostName);
+}
 
 void OpenStream::Wait::Begin(const std::string& rule, uint64_t since_ns) {
     if (!stream_) return;
@@ -47,7 +49,7 @@ void OpenStream::Waited(uint64_t ns, const std::string& rule) {
     std::lock_guard<std::mutex> lock(mutex_);
     ++waits_;
     waited_ns_ += ns;
-    if (last_rule_ != rule) last_rule_ = rule;
+    last_rule_.assign(rule, 0, kMostName);
 }
 
 OpenStream::Now OpenStream::Look() const {
@@ -56,6 +58,7 @@ OpenStream::Now OpenStream::Look() const {
         now.bytes[i] = counters_[i].bytes.load(std::memory_order_relaxed);
         now.operations[i] = counters_[i].operations.load(std::memory_order_relaxed);
     }
+    now.by.reserve(kMostName); // not under the mutex, for which requests wait
     std::lock_guard<std::mutex> lock(mutex_);
     now.waits = waits_;
     now.waited_ns = waited_ns_;
@@ -64,7 +67,7 @@ OpenStream::Now OpenStream::Look() const {
         ++now.waiting;
         if (now.waits_since && now.waits_since <= wait->since_ns_) continue;
         now.waits_since = wait->since_ns_;
-        now.by = *wait->rule_;
+        now.by.assign(*wait->rule_, 0, kMostName);
     }
     return now;
 }

@@ -28,7 +28,7 @@ class OpenStream {
         std::string path; // as the client says it
         bool writer = false;
     };
-    // What clients say can be megabytes: of a path and of names only so much is kept.
+    // What clients say can be megabytes: of a path, of names and of rules only so much is kept.
     static constexpr size_t kMostPath = 1024, kMostName = 256;
 
     OpenStream(Owner owner, uint64_t now_ns);
@@ -87,9 +87,9 @@ class OpenStream {
     mutable std::mutex mutex_; // of what follows
     Wait* waits_now_ = nullptr;
     uint64_t waits_ = 0, waited_ns_ = 0;
-    std::string last_rule_;
-    uint64_t id_ = 0;  // of the table
-    size_t place_ = 0; // in its shard, under the shard's lock
+    std::string last_rule_; // has its memory from the beginning
+    uint64_t id_ = 0;       // of the table
+    size_t place_ = 0;      // in its shard, under the shard's lock
 };
 
 // All that are open. Opening and closing take the lock of one of several parts, for some instructions.
