@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -39,6 +41,11 @@ class Asker {
             text.append(buffer, static_cast<size_t>(got));
         }
     }
+    // Waits for the end without reading what is before it.
+    bool IsCutOff() {
+        pollfd one{fd_, 0, 0};
+        return poll(&one, 1, 20000) == 1;
+    }
     std::string Ask(const std::string& request) {
         Say(request + "\n");
         return Hear();
@@ -60,7 +67,7 @@ class InfoSocketTest : public testing::Test {
             },
             [this](const std::string& line) { log.push_back(line); }, times);
     }
-    const InfoSocket::Times soon{std::chrono::milliseconds(50), std::chrono::milliseconds(50)};
+    const InfoSocket::Times soon{std::chrono::milliseconds(500), std::chrono::milliseconds(500)};
     TemporaryFolder folder;
     const std::string path = folder / "beer.info";
     std::vector<std::string> log;
@@ -97,8 +104,44 @@ TEST_F(InfoSocketTest, WhoDoesNotAskOrReadIsCutOffAndOthersAreServed) {
     deaf.Say("large\n");
     EXPECT_EQ(Asker(path).Ask("stat"), "[stat]\n");
     EXPECT_EQ(silent.Hear(), "");
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_TRUE(deaf.IsCutOff());
     EXPECT_LT(deaf.Hear().size(), size_t{4} << 20);
+}
+
+TEST_F(InfoSocketTest, WhoAsksWhileAnotherAnswerTakesLongIsNotCutOff) {
+    std::atomic<Asker*> quick{nullptr};
+    const InfoSocket::Answer answer = [&](const std::string& request) {
+        if (request == "long") {
+            quick.load()->Say("stat\n");
+            std::this_thread::sleep_for(2 * soon.ask);
+        }
+        return "[" + request + "]";
+    };
+    const InfoSocket server(path, answer, nullptr, soon);
+    Asker first(path), second(path); // first is accepted before second
+    quick = &first;
+    EXPECT_EQ(second.Ask("long"), "[long]\n");
+    EXPECT_EQ(first.Hear(), "[stat]\n");
+}
+
+TEST_F(InfoSocketTest, OutlivesAPollThatFails) {
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit low{1, before.rlim_max}; // fewer than are polled: EINVAL
+    const InfoSocket::Answer answer = [&](const std::string& request) {
+        if (request == "break") setrlimit(RLIMIT_NOFILE, &low);
+        return "[" + request + "]";
+    };
+    auto server = std::make_unique<InfoSocket>(path, answer, nullptr);
+    for (const bool passes : {true, false}) {
+        EXPECT_EQ(Asker(path).Ask("break"), "[break]\n");
+        std::this_thread::sleep_for(std::chrono::milliseconds(100)); // it polls
+        if (!passes) server.reset();                                 // ends its thread all the same
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+        if (passes) {
+            EXPECT_EQ(Asker(path).Ask("stat"), "[stat]\n");
+        }
+    }
 }
 
 TEST_F(InfoSocketTest, AFloodOfSilentPeersDelaysOthersOnly) {

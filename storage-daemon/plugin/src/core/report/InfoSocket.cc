@@ -104,7 +104,13 @@ void InfoSocket::Loop() {
             polled.push_back({peer.fd, static_cast<short>(peer.out.empty() ? POLLIN : POLLOUT), 0});
             until = std::min(until, peer.until);
         }
-        if (poll(polled.data(), polled.size(), Timeout(until)) < 0 && errno != EINTR) return;
+        if (poll(polled.data(), polled.size(), Timeout(until)) < 0 && errno != EINTR) {
+            // No memory, or fewer descriptors allowed than before: that may pass, and nobody else serves the socket.
+            eventfd_t stops;
+            if (eventfd_read(stop_, &stops) == 0) return;
+            std::this_thread::sleep_for(times_.ask / 10);
+            continue;
+        }
         if (polled[0].revents) return;
         const auto now = Clock::now();
         for (size_t i = peers_.size(); i-- > 0;) {
@@ -143,12 +149,14 @@ bool InfoSocket::May(int fd) const {
     return std::find(groups, end, getegid()) != end;
 }
 
+// What has come is read, and what goes is sent, before the deadline is looked at: an answer to somebody else may have
+// taken long.
 bool InfoSocket::Serve(Peer& peer) {
-    if (Clock::now() >= peer.until) return false;
+    const auto in_time = [&peer] { return Clock::now() < peer.until; };
     if (peer.out.empty()) {
         char buffer[kLongestRequest + 1];
         const ssize_t got = recv(peer.fd, buffer, sizeof buffer - peer.in.size(), 0);
-        if (got < 0) return errno == EAGAIN || errno == EINTR;
+        if (got < 0) return (errno == EAGAIN || errno == EINTR) && in_time();
         if (got == 0) return false;
         try {
             peer.in.append(buffer, static_cast<size_t>(got));
@@ -156,12 +164,12 @@ bool InfoSocket::Serve(Peer& peer) {
         } catch (...) { // no memory
             return false;
         }
-        if (peer.out.empty()) return peer.in.size() <= kLongestRequest;
+        if (peer.out.empty()) return peer.in.size() <= kLongestRequest && in_time();
     }
     const ssize_t sent = send(peer.fd, peer.out.data() + peer.sent, peer.out.size() - peer.sent, MSG_NOSIGNAL);
-    if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    if (sent < 0) return (errno == EAGAIN || errno == EINTR) && in_time();
     peer.sent += static_cast<size_t>(sent);
-    return peer.sent < peer.out.size();
+    return peer.sent < peer.out.size() && in_time();
 }
 
 void InfoSocket::Prepare(Peer& peer) {
