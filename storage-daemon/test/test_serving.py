@@ -2,12 +2,13 @@
 """The plug-in never keeps the server from serving, except for a mistake in its configuration."""
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from conftest import FILE_BYTES
 from server import Server
+from test_measuring import eventually
+from test_shaping import use_policy
 
 FULL_RUN = (
     "unshare",
@@ -96,34 +97,42 @@ def test_the_server_stands_alone(running: Server) -> None:
 def test_many_clients_while_limits_change(running: Server, batch_port: int, content: bytes, tmp_path: Path) -> None:
     """Under `make tsan` this is the load in which data races would show."""
     (tmp_path / "content").write_bytes(content)
-    running.control.limit()
     clients = []
+    patient = {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"}
+
+    def limit(kilobytes: int) -> None:
+        """For each transfer of storage, and ten times as much for batch together; returns when it is in force."""
+        before = running.log().count("new policy from")
+        running.control.limit(kilobytes * 10_000)
+        use_policy(
+            running,
+            f"beer.policy user:storage rw bandwidth {kilobytes}kB/s\nbeer.share app:* rw iops {kilobytes}0/s\n",
+        )
+        assert eventually(lambda: running.log().count("new policy from") > before), running.log()
 
     def begin(user: str, *command: str | Path) -> None:
         words = [str(word) for word in command]
-        clients.append(subprocess.Popen(words, env=running.client_env(user), stderr=subprocess.PIPE, text=True))
+        env = running.client_env(user) | patient
+        clients.append(subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True))
 
+    limit(100)  # 20 MB take longer than all that follows
     for number in range(4):
         begin("storage", "xrdcp", "-s", running.url("01/store/file"), tmp_path / f"storage-{number}")
         begin("batch", "xrdcp", "-s", running.url("01/store/file", port=batch_port), tmp_path / f"batch-{number}")
         begin("storage", "xrdcp", "-s", tmp_path / "content", running.url(f"02/store/new-{number}"))
         begin("storage", "xrdfs", f"127.0.0.1:{running.port}", "ls", "-l", running.path("01/store"))
-    for number, rate in enumerate((2, 3, 500), 1):
+    for kilobytes in (200, 300, 500_000):
         assert any(client.poll() is None for client in clients), "nobody is there to notice"
-        running.control.limit(rate * 10_000_000)
-        new = running.policy_file.with_suffix(".new")
-        new.write_text(f"beer.policy user:storage rw bandwidth {rate}MB/s\nbeer.share app:* rw iops {rate}000/s\n")
-        new.rename(running.policy_file)
-        deadline = time.monotonic() + 30
-        while running.log().count("new policy from") < number:
-            assert time.monotonic() < deadline, running.log()
-            time.sleep(0.02)
+        limit(kilobytes)
     running.control.lift()
     for client in clients:
         assert client.wait(timeout=60) == 0, client.stderr and client.stderr.read()
     copies = [tmp_path / f"{who}-{number}" for who in ("storage", "batch") for number in range(4)]
     copies += [running.data / f"02/store/new-{number}" for number in range(4)]
     assert all(copy.read_bytes() == content for copy in copies)
-    segment = running.segment()
-    assert segment["header"]["internal_errors"] == 0
-    assert [one["open_readers"] + one["open_writers"] for one in segment["filesystems"]] == [0, 0]
+    assert running.segment()["header"]["internal_errors"] == 0
+
+    def still_open() -> list[int]:
+        return [one["open_readers"] + one["open_writers"] for one in running.segment()["filesystems"]]
+
+    assert eventually(lambda: still_open() == [0, 0]), still_open()
