@@ -3,6 +3,7 @@
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -62,5 +63,5 @@ def test_how_soon_a_limit_works_is_found_out_for_every_trial() -> None:
     words = [sys.executable, Path(bench.__file__).with_name("bench_control.py"), "--trials", "2", "--streams", "1"]
     found = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
     assert len(found["held_ms"]) == len(found["lifted_ms"]) == 2
-    assert all(0 <= one < 20_000 for one in found["held_ms"]), "no byte at all may come after the limit"
+    assert statistics.median(found["held_ms"]) < 1000, "bytes came for long after the limit"
     assert all(0 < one < 20_000 for one in found["lifted_ms"])

@@ -3,6 +3,7 @@
 
 import json
 import re
+import select
 import signal
 import socket
 import stat
@@ -146,18 +147,33 @@ def test_the_socket_is_for_user_and_group_and_survives_a_killed_server(running: 
     assert stat.S_IMODE(running.info_socket.stat().st_mode) == 0o660
 
 
-def test_silent_and_deaf_peers_stop_neither_the_server_nor_others(running: Server, tmp_path: Path) -> None:
+def test_silent_and_deaf_peers_stop_neither_the_server_nor_others(server: Server, tmp_path: Path) -> None:
+    # The answer does not fit into what the kernel keeps for who does not read (net.core.wmem_default).
+    rules = [f"beer.policy user:nobody-{number} rw bandwidth 50MB/s" for number in range(20_000)]
+    use_policy(server, "\n".join(rules) + "\n")
+    server.start()
     peers = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+    deaf = peers[0]
     try:
         for number, peer in enumerate(peers):
             peer.settimeout(20)
-            peer.connect(str(running.info_socket))
-            if number % 2:
+            peer.connect(str(server.info_socket))
+            if peer is deaf:
+                peer.sendall(b"policy\n")
+            elif number % 2:
                 peer.sendall(b"x" * 60)
         began = time.monotonic()
-        running.run("xrdcp", "-s", running.url("01/store/file"), tmp_path / "copy")
-        assert ask(running.info_socket, "stat")["kind"] == "stat"
+        server.run("xrdcp", "-s", server.url("01/store/file"), tmp_path / "copy")
+        assert ask(server.info_socket, "stat")["kind"] == "stat"
         assert time.monotonic() - began < 15
+        hung_up = select.poll()
+        hung_up.register(deaf, 0)
+        assert hung_up.poll(20_000), "who does not read is cut off"
+        with deaf.makefile("rb") as answer:
+            text = answer.read()
+        assert text.startswith(b'{"format":1,"kind":"policy"')
+        assert not text.endswith(b"\n"), "it was all there before it was cut off"
+        assert ask(server.info_socket, "policy")["rules"] == rules
     finally:
         for peer in peers:
             peer.close()
