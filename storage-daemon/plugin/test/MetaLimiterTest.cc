@@ -122,6 +122,21 @@ TEST_F(MetaLimiterTest, ManyUsersTakeNoEndlessMemory) {
     EXPECT_LE(limiter.Users().size(), 4096u);
 }
 
+TEST_F(MetaLimiterTest, ALongNameIsShownInPart) {
+    const auto who = Who(std::string(100000, 'n'));
+    EXPECT_EQ(Does(51, who), 50);
+    config.banned = {who.user};
+    EXPECT_TRUE(limiter.Begin(config, who, kStat, now).banned);
+    const auto users = limiter.Users();
+    ASSERT_EQ(users.size(), 1u);
+    EXPECT_EQ(users[0].name.size(), MetaLimiter::kMostName);
+    EXPECT_GE(users.capacity(), 4096u);
+    const auto lines = limiter.Lines(now);
+    EXPECT_GE(lines.capacity(), 1024u);
+    for (const auto& line : lines)
+        EXPECT_LE(line.name.size(), MetaLimiter::kMostName);
+}
+
 TEST_F(MetaLimiterTest, WhoIsStalledIsShown) {
     Does(51, Who("alice"));
     for (const auto& user : limiter.Users())

@@ -11,7 +11,7 @@ const NAME: usize = 48;
 
 pub fn text(title: &str, stat: &Stat) -> String {
     let mut text = format!("{title}: {}", say::count(stat.streams.open, "open file"));
-    text += &format!(", {} waiting for a limit", say::count(stat.streams.requests_waiting, "request"));
+    text += &format!(", {} waiting for a limit or a turn", say::count(stat.streams.requests_waiting, "request"));
     if let Some(started) = stat.started_realtime_ns {
         text += &format!(", counting since {}", say::time(started));
     }

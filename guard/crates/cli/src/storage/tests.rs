@@ -143,7 +143,7 @@ fn stat_shows_requests_metadata_and_who_is_stalled() {
     let squeezed: Vec<String> =
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     for line in [
-        "beer (pid 7): 3 open files, 1 request waiting for a limit, counting since 1970-01-01 00:00:00.000Z",
+        "beer (pid 7): 3 open files, 1 request waiting for a limit or a turn, counting since 1970-01-01 00:00:00.000Z",
         "2 internal errors in the plug-in: please report",
         "batch: 2 of 512 connections that may be held",
         "/data/01 storage read 4 2.00 MB 1 2 ms 5 ms",

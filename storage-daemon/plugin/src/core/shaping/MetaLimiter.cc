@@ -123,11 +123,13 @@ Execution MetaLimiter::ExecutionOf(const Done& done) {
 }
 
 std::vector<MetaLimiter::Line> MetaLimiter::Lines(uint64_t now_ns) {
-    std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Line> lines;
+    lines.reserve(operations_.size() + kMostReasons); // not under the mutex, for which requests wait
+    std::lock_guard<std::mutex> lock(mutex_);
     const auto add = [&](const std::string& name, RateCounter& counter, const Execution& execution) {
-        lines.push_back({name, counter.total(), counter.Seconds(now_ns, 5), counter.Seconds(now_ns, 60),
-                         counter.Minutes(now_ns, 5), counter.Minutes(now_ns, 60), execution});
+        lines.push_back({name.substr(0, kMostName), counter.total(), counter.Seconds(now_ns, 5),
+                         counter.Seconds(now_ns, 60), counter.Minutes(now_ns, 5), counter.Minutes(now_ns, 60),
+                         execution});
     };
     for (size_t i = 0; i < operations_.size(); ++i)
         add(kMetaOperations[i], operations_[i].counter, ExecutionOf(operations_[i]));
@@ -137,10 +139,11 @@ std::vector<MetaLimiter::Line> MetaLimiter::Lines(uint64_t now_ns) {
 }
 
 std::vector<MetaLimiter::User> MetaLimiter::Users() {
-    std::lock_guard<std::mutex> lock(mutex_);
     std::vector<User> users;
+    users.reserve(kMostPeople);
+    std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [name, person] : users_)
-        users.push_back({name, person.in_flight, person.stalls, person.stalled_ns});
+        users.push_back({name.substr(0, kMostName), person.in_flight, person.stalls, person.stalled_ns});
     return users;
 }
 

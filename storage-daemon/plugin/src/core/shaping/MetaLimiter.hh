@@ -37,6 +37,8 @@ class MetaLimiter {
     Verdict Hold(const Identity& who, uint64_t now_ns);
     void End(const Identity& who, MetaOperation operation, uint64_t begun_ns, uint64_t now_ns);
 
+    // Of names that clients say only so much is shown.
+    static constexpr size_t kMostName = 256;
     // One line of the statistics: an operation, or a reason why clients were stalled ("Stall::Stat",
     // "Stall::threads::alice").
     struct Line {

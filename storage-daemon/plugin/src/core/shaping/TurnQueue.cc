@@ -14,7 +14,7 @@ std::condition_variable& ConditionOf(const Turn& turn) { return *static_cast<std
 
 } // namespace
 
-const std::string TurnQueue::kRule = "turn: a higher class of I/O priority is at work";
+const std::string TurnQueue::kRule = "turn: a higher class is at work";
 
 uint64_t TurnQueue::Enter(Turn& turn, Fence& fence, uint64_t most_ns) {
     const bool special = turn.io_class != IoPriority::Class::best_effort;
