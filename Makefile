@@ -50,7 +50,7 @@ fmt: host ## format every part
 packages: host ## build the .debs of all parts
 	$(PYTHON) -m beerlab packages
 
-bench: host ## the numbers of benchmarks/ (about an hour)
+bench: host ## the numbers of benchmarks/ (takes hours)
 	$(PYTHON) -m beerbench run all
 
 clean: ## remove what was built in this checkout (not the cache)

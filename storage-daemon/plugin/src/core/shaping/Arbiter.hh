@@ -14,7 +14,7 @@
 namespace beer {
 
 // Keeps the classes of I/O priorities apart on disks whose scheduler does not, or only inside the kernel: a disk that
-// has 32 requests of a lower class already serves them first. bfq does it by itself, better than anybody outside can.
+// has 32 requests of a lower class already serves them first. bfq is left to do it by itself.
 class Arbiter {
   public:
     using Log = std::function<void(const std::string&)>;
