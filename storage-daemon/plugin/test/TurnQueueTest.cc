@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "FakePlatform.hh"
+#include "OpenFence.hh"
 #include "core/shaping/TurnQueue.hh"
 
 namespace beer {
@@ -108,25 +109,19 @@ TEST_F(TurnQueueTest, WithoutAClockItGoesOn) {
 }
 
 TEST(TurnQueue, BestEffortAloneTakesNoPart) {
-    struct Nobody final : Fence {
-        bool Enter() noexcept override { return false; }
-        void Leave() noexcept override {}
-    } nobody;
+    OpenFence fence;
     TurnQueue queue(RealPlatform());
     queue.Use(true);
     Turn one(Class::best_effort), another(Class::real_time);
-    EXPECT_EQ(queue.Enter(one, nobody, 1), 0u);
+    EXPECT_EQ(queue.Enter(one, fence, 1), 0u);
     EXPECT_FALSE(one.began);
     queue.Use(false);
-    EXPECT_EQ(queue.Enter(another, nobody, 1), 0u);
+    EXPECT_EQ(queue.Enter(another, fence, 1), 0u);
     EXPECT_FALSE(another.began) << "the scheduler does it";
 }
 
 TEST(TurnQueue, ManyThreadsOfAllClassesComeToTheirEnd) {
-    struct Everybody final : Fence {
-        bool Enter() noexcept override { return true; }
-        void Leave() noexcept override {}
-    } everybody;
+    OpenFence fence;
     TurnQueue queue(RealPlatform());
     queue.Use(true);
     std::vector<std::thread> threads;
@@ -136,7 +131,7 @@ TEST(TurnQueue, ManyThreadsOfAllClassesComeToTheirEnd) {
         for (int i = 0; i < 4; ++i)
             threads.emplace_back([&, io_class] {
                 for (int j = 0; j < 50; ++j) {
-                    const TurnSentry turn(queue, io_class, everybody, 1000000000);
+                    const TurnSentry turn(queue, io_class, fence, 1000000000);
                     EXPECT_TRUE(io_class != Class::real_time || !turn.waited_ns());
                     waited += turn.waited_ns();
                     std::this_thread::sleep_for(std::chrono::microseconds(100));

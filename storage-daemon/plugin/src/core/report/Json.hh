@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/Core.hh"
+#include "core/report/Totals.hh"
 
 namespace beer {
 
@@ -20,8 +21,6 @@ inline Json Head(const Core& core, const char* kind) {
             {"pid", core.platform().ProcessId()},
             {"now_ns", core.platform().MonotonicNs()}};
 }
-
-constexpr std::array<const char*, 3> kClassNames = {"storage", "batch", "internal"}; // by Traffic
 
 // Path of a filesystem by its number; null = on none that is measured.
 inline Json PathOf(const Core& core, uint32_t filesystem) {

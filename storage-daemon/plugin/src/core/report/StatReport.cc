@@ -79,7 +79,7 @@ void AddUsers(MetaLimiter& limiter, uint64_t now_ns, Json& to) {
     for (size_t i = 0; i < count; ++i) {
         const auto& user = users[i];
         all.push_back(
-            {{"name", user.name.substr(0, OpenStream::kMostName)},
+            {{"name", user.name},
              {"in_flight", user.in_flight},
              {"stalls", user.stalls},
              {"stalled_ago_ns", user.stalled_ns ? Json(now_ns - std::min(now_ns, user.stalled_ns)) : Json()}});

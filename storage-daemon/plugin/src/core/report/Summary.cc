@@ -6,8 +6,6 @@
 namespace beer {
 namespace {
 
-constexpr const char* kClasses[] = {"storage", "batch", "internal"};
-
 // Elements with numbers, in XRootD's style: short names, nothing but counters. With `longest` each has its most digits.
 class Xml {
   public:
@@ -48,7 +46,7 @@ std::string Write(Core& core, bool longest) {
     const Segment* segment = core.segment();
     Xml xml(longest);
     for (uint32_t traffic = 0; traffic < 3; ++traffic)
-        xml.Element(kClasses[traffic], [&] { AddClass(xml, segment, traffic); });
+        xml.Element(kClassNames[traffic], [&] { AddClass(xml, segment, traffic); });
     xml.Number("open", core.streams().size());
     xml.Number("waiting", core.shaping().waiting());
     xml.Number("internal_errors", segment ? segment->header().internal_errors.load() : 0);

@@ -9,6 +9,8 @@
 
 namespace beer {
 
+constexpr std::array<const char*, 3> kClassNames = {"storage", "batch", "internal"}; // by Traffic
+
 // Counters of one series, or of several together.
 struct Sum {
     uint64_t operations = 0, bytes = 0, errors = 0, sum_ns = 0, max_ns = 0;
