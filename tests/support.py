@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from beerbench.batch import Job
-from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage
+from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage, Stream
 from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.requests import Requests
 from beerlab import Machine, client_root
@@ -83,6 +83,12 @@ class StorageUser:
         """Copies a file out of storage with xrdcp."""
         run(self._clients.command(["xrdcp", "-s", "-f", f"{self._url}/{path}", f"{OUT_IN_ROOT}/{name}"]), timeout=240)
         return self._clients.out / name
+
+    def compete(self, streams: list[Stream], seconds: float) -> list[float]:
+        """MB/s of each of these streams while all of them run."""
+        end = self._clients.streams("race", streams, seconds).wait(seconds + 240)
+        assert end["errors"] == [], end
+        return [float(rate) for rate in end["mb_s"]]
 
     def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS) -> None:
         """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open."""

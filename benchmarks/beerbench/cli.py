@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from . import bench, host
+from . import bench, host, plot
 from .errors import BenchmarkError
 from .record import FILE, Record, RecordError, plain
 
@@ -30,9 +30,20 @@ def run_one(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
     print(heading(record))
     print(benchmark.show(record, results))
     print(f"\nrecord: {folder / FILE}")
+    if picture := draw(benchmark, results, folder):
+        print(f"plot:   {picture}")
     for page in folder.glob("*.html"):
         print(f"page:   {page}")
     return results
+
+
+def draw(benchmark: bench.Benchmark, results: dict[str, Any], folder: Path) -> Path | None:
+    """Not every benchmark has a picture."""
+    make = getattr(benchmark, "draw", None)
+    if make is None:
+        return None
+    plot.save(make(results), folder / "plot.svg")
+    return folder / "plot.svg"
 
 
 def heading(record: Record) -> str:
@@ -71,8 +82,11 @@ def study(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     record = Record.load(options.record)
     benchmark = bench.load(record.benchmark)
+    results = benchmark.study(record)
     print(heading(record))
-    print(benchmark.show(record, benchmark.study(record)))
+    print(benchmark.show(record, results))
+    if picture := draw(benchmark, results, record.folder):
+        print(f"\nplot: {picture}")
     return 0
 
 
@@ -85,6 +99,7 @@ def keep(options: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(plain(results), indent=1) + "\n")
     (folder / "results.txt").write_text(f"{heading(record).strip()}\n\n{benchmark.show(record, results)}\n")
+    draw(benchmark, results, folder)
     for name in ("record.json", "report.html"):
         if (record.folder / name).exists():
             shutil.copyfile(record.folder / name, folder / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from beerbench import plot
 from beerbench.bench import (
     bandwidth,
     freeze_latency,
@@ -15,6 +16,7 @@ from beerbench.bench import (
     priorities,
 )
 from beerbench.record import Record
+from matplotlib.figure import Figure
 
 
 def times(p99: float | None) -> dict[str, float | None]:
@@ -102,19 +104,54 @@ def test_every_priority_of_the_table_has_its_application() -> None:
 
 
 def test_copies_count_for_the_policy_under_which_they_end() -> None:
-    names = list(bandwidth.TALK)
-    windows = [{"policy": name, "start": 100.0 * n, "end": 100.0 * n + 50} for n, name in enumerate(names)]
+    names = [*bandwidth.DEFAULTS["throttled"].split(","), "readahead"]
+    windows = [{"policy": name, "rules": "", "start": 100.0 * n, "end": 100.0 * n + 50} for n, name in enumerate(names)]
     copies = [{"copy": 0, "start": 100.0 * n + t, "seconds": 4.0, "error": ""} for n in range(6) for t in range(50)]
+    copies += [{"copy": 0, "start": 600.0 + t, "seconds": 0.5, "error": ""} for t in range(50)]
     copies += [{"copy": 0, "start": 549.0, "seconds": 40.0, "error": "lost"}]
-    record = Record("bandwidth", {}, {}, {"copies": copies, "windows": windows, "copy_bytes": 1_000_000})
+    data = {"copies": copies, "windows": windows, "copy_bytes": 1_000_000}
+    record = Record("bandwidth", {"disks": "seeks", "slower": 16}, {}, data)
     results = bandwidth.study(record)
-    assert [row["copies"] for row in results["rows"]] == [46] * 6, "those that ended between the windows do not count"
-    assert results["rows"][0]["p99"] == 4.0
-    assert abs(results["rows"][0]["mb_s"] - 46 / 50) < 1e-9
+    rows = {row["policy"]: row for row in results["rows"]}
+    assert [rows[name]["copies"] for name in names] == [46] * 6 + [50], "not those that ended between the windows"
+    assert rows["50"]["p99"] == 4.0
+    assert abs(rows["50"]["mb_s"] - 46 / 50) < 1e-9
+    assert rows["readahead"]["p99_ratio"] == 0.125
+    assert [name for name in names if rows[name]["goal"]] == ["readahead"]
     shown = bandwidth.show(record, results)
+    assert "reached with readahead" in shown
     assert "errors: lost" in shown
-    assert bandwidth.rate_of("unlimited") is None
-    assert bandwidth.policy_line("unlimited") == "beer.policy space:* r iotype direct\n"
+
+
+def test_a_policy_is_the_talks_part_of_a_fair_share() -> None:
+    assert bandwidth.rules_of("unlimited", "throttled", 1e6) == "beer.policy space:* r iotype direct\n"
+    assert bandwidth.rules_of("unlimited", "seeks", 1e6) == ""
+    assert bandwidth.rules_of("100", "seeks", 2.14e6) == "beer.policy space:* r bandwidth 1000000B/s\n"
+    assert bandwidth.rules_of("one-reader", "seeks", 1e6) == "beer.overload * readers 1\n"
+
+
+def pictures() -> dict[str, Figure]:
+    cell = {"first": 1.0, "others": 3.0, "share": 0.25}
+    rows = [
+        {"policy": "200", "talk_ratios": (0.24, 0.93), "p99_ratio": 0.9, "mb_s_ratio": 1.0},
+        {"policy": "readahead", "talk_ratios": None, "p99_ratio": 0.1, "mb_s_ratio": 4.0},
+    ]
+    cells = [{"cell": one.name, "talk": 0.5, "bfq": cell} for one in priorities.CELLS]
+    return {
+        "bandwidth": bandwidth.draw({"rows": rows}),
+        "priorities": priorities.draw({"rows": cells, "schedulers": ["bfq"]}),
+        "one cell": priorities.draw({"rows": cells[:1], "schedulers": ["bfq"]}),
+        "metadata-storm": metadata_storm.draw({"rows": [{"case": "alone", "p50": 0.001, "p99": 0.01}]}),
+    }
+
+
+def test_every_picture_is_drawn_and_the_same_again(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.svg", tmp_path / "second.svg"
+    for (name, figure), again in zip(pictures().items(), pictures().values(), strict=True):
+        plot.save(figure, first)
+        plot.save(again, second)
+        assert first.read_bytes() == second.read_bytes()
+        assert (b"the talk" in first.read_bytes()) == (name != "metadata-storm")
 
 
 def test_a_storm_is_shown_with_what_its_limits_did() -> None:

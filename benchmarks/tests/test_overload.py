@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from beerbench import shaping
 from beerbench.bench import overload
 from beerbench.record import Record
 from beerlab import NodeSpec
@@ -41,7 +42,7 @@ def test_throughput_is_of_all_and_a_files_time_includes_its_wait() -> None:
 
 
 def test_only_the_disk_that_is_measured_has_a_head_and_its_times_are_those_of_the_hdd() -> None:
-    spec = overload.spec_of(10)
+    spec = shaping.with_heads(10, [overload.LABEL])
     heads = {disk.label: disk.head for disk in spec.disks}
     assert [label for label, head in heads.items() if head] == ["beer-data1"]
     assert (heads["beer-data1"].seek_ms, heads["beer-data1"].bytes_per_second) == (80, 19_000_000)

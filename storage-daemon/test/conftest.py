@@ -13,6 +13,10 @@ from server import Server
 FILE_BYTES = 20_000_000
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "on_disk: the server's files are not in memory")
+
+
 @pytest.fixture(scope="session")
 def content() -> bytes:
     return os.urandom(FILE_BYTES)
@@ -20,8 +24,10 @@ def content() -> bytes:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, content: bytes) -> Iterator[Server]:
-    """A server that is not started yet, with one file of 20 MB in its store."""
-    with tempfile.TemporaryDirectory(prefix="beer-live.") as folder:
+    """A server that is not started yet, with one file of 20 MB in its store; in memory unless marked `on_disk`."""
+    # Where the plug-in was built there is a disk.
+    place = Path(os.environ["BEER_PLUGIN"]).parent if request.node.get_closest_marker("on_disk") else None
+    with tempfile.TemporaryDirectory(prefix="beer-live.", dir=place) as folder:
         one = Server(Path(folder))
         (one.data / "01/store/file").write_bytes(content)
         shutil.chown(one.data / "01/store/file", "xrootd", "xrootd")

@@ -4,6 +4,8 @@
 Bounds on time are those that no slow machine can break: batch never gets more than its rate.
 """
 
+import ctypes
+import mmap
 import os
 import subprocess
 import time
@@ -269,6 +271,54 @@ def test_every_io_type_reads_and_writes_the_same_bytes(
     server.run("xrdcp", "-s", "-f", server.url("02/store/new"), tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == content[: 3 * MB + 17]
     assert server.segment()["header"]["internal_errors"] == 0
+
+
+# mincore(2) tells of the page cache without touching it; Python has no name for it.
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def in_memory(path: Path) -> int:
+    """Bytes of a file that are in the page cache."""
+    size = path.stat().st_size
+    pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+    with path.open("rb") as file:
+        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    assert address not in (None, ctypes.c_void_p(-1).value), os.strerror(ctypes.get_errno())
+    failed = libc.mincore(address, size, pages)
+    libc.munmap(address, size)
+    assert failed == 0, os.strerror(ctypes.get_errno())
+    return sum(byte & 1 for byte in pages.raw) * mmap.PAGESIZE
+
+
+def forget(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    assert in_memory(path) == 0, "the tests are in memory: nothing can be shown"
+
+
+@pytest.mark.on_disk
+def test_a_long_stretch_is_read_ahead_for_those_who_are_meant(server: Server, content: bytes) -> None:
+    use_policy(server, "beer.policy app:far r readahead 4MiB\nbeer.trust far *\n")
+    server.start()
+    path = server.data / "01/store/file"
+    forget(path)
+    with Session(server.url("01/store/file"), server.client_env()) as other:
+        assert other.call("read", 0, 4096) == [content[:4096]]
+        time.sleep(0.2)
+        assert 0 < in_memory(path) <= 1 << 20, "what the kernel does by itself"
+    forget(path)
+    with Session(server.url("01/store/file") + "?eos.app=far", server.client_env()) as far:
+        assert far.call("read", 0, 4096) == [content[:4096]]
+        assert eventually(lambda: in_memory(path) >= 4 << 20)
+        assert in_memory(path) <= 5 << 20
+        assert far.call("read", 2 << 20, 4096) == [content[2 << 20 : (2 << 20) + 4096]], "begins no stretch"
+        time.sleep(0.2)
+        assert in_memory(path) <= 5 << 20
 
 
 # Overload

@@ -6,6 +6,8 @@ A module has a docstring (first line: what it measures; then what it shows and w
     record(options, out)       measures, and saves a Record in the folder `out`
     study(record)              computes results from a record alone, as JSON-able data
     show(record, results)      the results as text, targets beside them
+and, where a picture says more,
+    draw(results)              a figure (plot.py), kept as plot.svg beside the record
 """
 
 from __future__ import annotations

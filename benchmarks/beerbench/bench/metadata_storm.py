@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from .. import stats, text
+from .. import plot, stats, text
 from ..host import host_facts
 from ..inroot import run_json
 from ..record import Record
@@ -67,3 +68,10 @@ def show(record: Record, results: dict[str, Any]) -> str:
     limits = [f"{row['case']}: {'; '.join(row['policy'])}" for row in results["rows"] if row["policy"]]
     storm = f"the storm: {record.data['requests_at_once']} requests at once from {record.data['processes']} processes"
     return "\n".join([storm, *limits, "", text.table(rows)])
+
+
+def draw(results: dict[str, Any]) -> Figure:
+    groups = {key: [1e3 * row[key] for row in results["rows"]] for key in ("p50", "p99")}
+    with plot.figure(1) as (figure, [axis]):
+        plot.bars(axis, [row["case"] for row in results["rows"]], groups, "a stat of the other user, ms")
+    return figure

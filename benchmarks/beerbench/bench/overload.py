@@ -15,25 +15,21 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import replace
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from .. import stats, text
+from .. import plot, shaping, stats, text
 from ..errors import BenchmarkError
 from ..labnode import lab_session
 from ..record import Record
 from ..session import Session
 from ..waiting import Story
 
-if TYPE_CHECKING:
-    from beerlab import NodeSpec
-
 DISK, LABEL = "/data/01", "beer-data1"
-CONFIG, POLICY = "/etc/xrootd/xrootd-beer.cfg", "/etc/xrootd/beer-policy.cfg"
-HDD_BYTES_PER_SECOND, HDD_SEEK_MS = 190_000_000, 8.0
 NO_LIMIT = 0
 BAR = 24
 
@@ -53,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def record(options: argparse.Namespace, out: Path) -> Record:
     story = Story()
     measured: list[dict[str, Any]] = []
-    with lab_session("scratch-apart", out, [DISK], spec=spec_of(options.slower)) as session:
+    with lab_session("scratch-apart", out, [DISK], spec=shaping.with_heads(options.slower, [LABEL])) as session:
         facts = session.facts()
         session.guard.take_away()
         _prepare(session, options)
@@ -74,22 +70,11 @@ def record(options: argparse.Namespace, out: Path) -> Record:
     return made
 
 
-def spec_of(slower: float) -> NodeSpec:
-    """A node whose first data disk has a head."""
-    from beerlab import HeadSpec, NodeSpec
-
-    plain = NodeSpec()
-    head = HeadSpec(HDD_SEEK_MS * slower, int(HDD_BYTES_PER_SECOND / slower))
-    return replace(plain, disks=tuple(replace(one, head=head) if one.label == LABEL else one for one in plain.disks))
-
-
 def _prepare(session: Session, options: argparse.Namespace) -> None:
     session.use_scheduler(DISK, options.scheduler)
-    line = f"xrootd.fsoverload stall {options.stall}"
-    session.node.execute(f"sed -i 's/^xrootd.fsoverload .*/{line}/' {CONFIG} && grep -q '^{line}$' {CONFIG}")
+    shaping.stall_the_refused(session.node, options.stall)
     _set_limit(session, NO_LIMIT)
-    session.node.execute("systemctl restart xrootd@beer", timeout=120)
-    session.node.execute("until ss -Hltn sport = :1094 | grep -q .; do sleep 0.2; done", timeout=120)
+    shaping.restart(session.node)
 
 
 def name_of(limit: int) -> str:
@@ -97,9 +82,8 @@ def name_of(limit: int) -> str:
 
 
 def _set_limit(session: Session, limit: int) -> None:
-    """By rename, as puppet does; the server looks once a second."""
-    line = f"beer.overload * readers {limit}\n" if limit else ""
-    session.node.execute(f"cat > {POLICY}.new && mv {POLICY}.new {POLICY}; sleep 4", input=line)
+    shaping.set_policy(session.node, f"beer.overload * readers {limit}\n" if limit else "")
+    time.sleep(4)  # it is looked at once a second
 
 
 def _measure(session: Session, options: argparse.Namespace, clients: int) -> dict[str, Any]:
@@ -113,7 +97,7 @@ def _measure(session: Session, options: argparse.Namespace, clients: int) -> dic
     block = options.block_kib << 10
     run = session.clients.copies_once("overload", clients, size, block, copies.append, options.stagger)
     # A seek for every 128 KiB, which is what the kernel reads ahead.
-    slowest = clients * size / HDD_BYTES_PER_SECOND + clients * size / (128 << 10) * HDD_SEEK_MS / 1e3
+    slowest = clients * size * (1 / shaping.HDD_BYTES_PER_SECOND + shaping.HDD_SEEK_MS / 1e3 / (128 << 10))
     run.wait(300 + 2 * options.slower * slowest)
     after, told = _disk_reads(session), _told_to_wait(session) - waited
     failed = sorted({one["error"] for one in copies if one["error"]})
@@ -185,10 +169,22 @@ def show(record: Record, results: dict[str, Any]) -> str:
         line += [text.seconds(row[key]) for key in times]
         line += [f"{row['request_kib']:.0f} KiB", f"{row['told_to_wait']:.0f}"]
         rows.append([*line, ("#" * round(BAR * row["mb_s"] / best)).ljust(BAR)])
-    rate, seek = HDD_BYTES_PER_SECOND / options["slower"] / 1e6, HDD_SEEK_MS * options["slower"]
-    disk = (
-        f"the disk: {rate:.1f} MB/s, seeks of {seek:.0f} ms ({options['slower']:g} times slower than 190 MB/s and 8 ms)"
-    )
+    disk = f"the disk: {shaping.head_in_words(options['slower'])}"
     work = f"{options['mib']} MiB each, in requests of {options['block_kib']} KiB, {options['scheduler']}"
     come = f"clients come {options['stagger']:g} s apart, and again {options['stall']} s after they were told to wait"
     return f"{disk}\n{work}\n{come}\n\n{text.table(rows)}"
+
+
+def draw(results: dict[str, Any]) -> Figure:
+    found = {(row["clients"], row["limit"]): row for row in results["rows"]}
+    clients = sorted({one for one, _ in found})
+    limits = sorted({limit for _, limit in found})
+    with plot.figure(2) as (figure, (whole, file)):
+        for axis, key, title in ((whole, "mb_s", "throughput, MB/s"), (file, "p50", "time of a file, p50, s")):
+            # What nobody meets is no other case, and was measured once.
+            groups = {
+                name_of(limit): [found.get((one, limit), found[one, NO_LIMIT])[key] for one in clients]
+                for limit in limits
+            }
+            plot.lines(axis, clients, groups, title, "clients at once")
+    return figure

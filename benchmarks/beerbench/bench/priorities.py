@@ -10,11 +10,14 @@ it does so for longer. Does not show: absolute rates, and what an HDD's own head
 from __future__ import annotations
 
 import argparse
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import text
+from matplotlib.figure import Figure
+
+from .. import plot, shaping, text
 from ..clients import Stream
 from ..errors import BenchmarkError
 from ..labnode import lab_session
@@ -23,10 +26,10 @@ from ..session import Session
 from ..waiting import Story
 
 DISK, LABEL = "/data/01", "beer-data1"
-POLICY = "/etc/xrootd/beer-policy.cfg"
 USER = "storage"
 # What the emulated node can serve without its CPU being the limit.
 BYTES_PER_SECOND, IOPS = 8_000_000, 120
+SETTLE = 7.0  # the policy is looked at once a second, the scheduler every 5 s
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,9 @@ GOAL_CELL = CELLS[11].name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--schedulers", default="bfq,mq-deadline,none", help="of the node's disk, in this order")
+    schedulers = "of the node's disk, in this order; bfq+turns: with those of the plug-in, as the others"
+    parser.add_argument("--schedulers", default="bfq,bfq+turns,mq-deadline,none", help=schedulers)
+    parser.add_argument("--cells", help="numbers of rows, from 1 on, such as 12 or 1,12 (default: all)")
     idle = "that bfq waits for a stream's next request; its own 8 ms are for real CPUs (default: 100)"
     parser.add_argument("--slice-idle-ms", type=int, default=100, help=idle)
     parser.add_argument("--seconds", type=float, default=10, help="of each cell, after the warm-up (default: 10)")
@@ -78,12 +83,12 @@ def application(priority: str) -> str:
     return priority.replace(":", "")
 
 
-def policy_lines() -> str:
-    """An application for each priority; the storage user may call himself so."""
+def policy_lines(turns: bool = False) -> str:
+    """An application for each priority; the storage user may call himself so. `turns`: on every disk."""
     priorities = sorted({one for cell in CELLS for one in (cell.first, *cell.others)})
     lines = [f"beer.policy app:{application(one)} rw iotype direct iopriority {one}" for one in priorities]
     lines += [f"beer.trust {application(one)} {USER}" for one in priorities]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *["beer.turns on"] * turns]) + "\n"
 
 
 def streams_of(cell: Cell, readable: list[str]) -> list[Stream]:
@@ -97,16 +102,20 @@ def streams_of(cell: Cell, readable: list[str]) -> list[Stream]:
 def record(options: argparse.Namespace, out: Path) -> Record:
     story = Story()
     measured: list[dict[str, Any]] = []
+    cells = [CELLS[int(word) - 1] for word in options.cells.split(",")] if options.cells else CELLS
     with lab_session("scratch-apart", out, [DISK]) as session:
         facts = session.facts()
         session.guard.take_away()
         _prepare(session)
         for _ in range(options.rounds):
             for scheduler in options.schedulers.split(","):
-                session.use_scheduler(DISK, scheduler)
-                if scheduler == "bfq":
+                kernels, _, turns = scheduler.partition("+")
+                session.use_scheduler(DISK, kernels)
+                shaping.set_policy(session.node, policy_lines(bool(turns)))
+                time.sleep(SETTLE)
+                if kernels == "bfq":
                     _set_slice_idle(session, options.slice_idle_ms)
-                for cell in CELLS:
+                for cell in cells:
                     streams = streams_of(cell, session.clients.storage.disks[0])
                     end = session.clients.streams("cell", streams, options.seconds).wait(options.seconds + 300)
                     if end["errors"]:
@@ -114,7 +123,9 @@ def record(options: argparse.Namespace, out: Path) -> Record:
                     first, others = end["mb_s"][0], sum(end["mb_s"][1:])
                     measured.append({"scheduler": scheduler, "cell": cell.name, "first": first, "others": others})
                     story.say(f"{scheduler}, {cell.name}: {first:.2f} and {others:.2f} MB/s")
-    parameters = {name: getattr(options, name) for name in ("schedulers", "slice_idle_ms", "seconds", "rounds")}
+    parameters = {
+        name: getattr(options, name) for name in ("schedulers", "cells", "slice_idle_ms", "seconds", "rounds")
+    }
     made = Record("priorities", parameters, facts, {"cells": measured})
     made.save(out)
     return made
@@ -123,9 +134,8 @@ def record(options: argparse.Namespace, out: Path) -> Record:
 def _prepare(session: Session) -> None:
     node: Any = session.node
     node.throttle(LABEL, IOPS, BYTES_PER_SECOND)
-    node.execute(f"cat > {POLICY}", input=policy_lines())
-    node.execute("systemctl restart xrootd@beer", timeout=120)
-    node.execute("until ss -Hltn sport = :1094 | grep -q .; do sleep 0.2; done", timeout=120)
+    shaping.set_policy(session.node, policy_lines())
+    shaping.restart(session.node)
 
 
 def _set_slice_idle(session: Session, milliseconds: int) -> None:
@@ -136,7 +146,8 @@ def study(record: Record) -> dict[str, Any]:
     """For each cell and scheduler the median share of the first stream, and the MB/s of both sides."""
     results: dict[str, Any] = {"rows": [], "goal": GOAL}
     schedulers = list(dict.fromkeys(one["scheduler"] for one in record.data["cells"]))
-    for cell in CELLS:
+    measured = {one["cell"] for one in record.data["cells"]}
+    for cell in (one for one in CELLS if one.name in measured):
         row: dict[str, Any] = {"cell": cell.name, "talk": share(*cell.talk)}
         for scheduler in schedulers:
             found = [one for one in record.data["cells"] if one["cell"] == cell.name and one["scheduler"] == scheduler]
@@ -163,9 +174,23 @@ def show(_: Record, results: dict[str, Any]) -> str:
             one = row[scheduler]
             line += [text.percent(one["share"]), f"{one['first']:.1f} + {one['others']:.1f}"]
         rows.append(line)
-    goal = next(row for row in results["rows"] if row["cell"] == GOAL_CELL)
+    goal = next((row for row in results["rows"] if row["cell"] == GOAL_CELL), None)
+    if goal is None:
+        return text.table(rows)
     verdicts = [
         f"{scheduler}: {'reached' if goal[scheduler]['share'] >= results['goal'] else 'NOT reached'}"
         for scheduler in results["schedulers"]
     ]
     return f"{text.table(rows)}\n\n{GOAL_CELL}, goal {text.percent(results['goal'])}: {', '.join(verdicts)}"
+
+
+def draw(results: dict[str, Any]) -> Figure:
+    names = [row["cell"].replace(" against ", "\n") for row in results["rows"]]
+    groups = {"the talk": [100 * row["talk"] for row in results["rows"]]}
+    groups |= {name: [100 * row[name]["share"] for row in results["rows"]] for name in results["schedulers"]}
+    halves = (slice(0, len(names) // 2), slice(len(names) // 2, None)) if len(names) > 3 else (slice(None),)
+    with plot.figure(len(halves)) as (figure, axes):
+        for axis, part in zip(axes, halves, strict=True):
+            some = {label: values[part] for label, values in groups.items()}
+            plot.bars(axis, names[part], some, "share of the disk for the first stream, %")
+    return figure

@@ -3,7 +3,8 @@
 
 Each copy is a line of the output: when it began (Unix time), how long it took, how much of that until the file was
 open, from which disk. The disks are chosen at random with the weights that are given, so that one of them has more to
-do. With --once each client copies one stretch and ends: another one each, as long as the files hold so many.
+do. Each copy is of another place, as long as the files of the disk hold so many: nobody finds what another has read.
+With --once each client copies one stretch and ends.
 """
 
 from __future__ import annotations
@@ -25,36 +26,52 @@ BLOCK = 256 << 10
 DEPTH = 4
 
 
+class Places:
+    """What is copied next from a disk: a file, and which stretch of it. All files once, then their next stretches."""
+
+    def __init__(self, disks: list[list[str]]) -> None:
+        self._disks = disks
+        self._taken = [0] * len(disks)
+        self._lock = threading.Lock()
+
+    def next_of(self, disk: int) -> tuple[str, int]:
+        with self._lock:
+            number = self._taken[disk]
+            self._taken[disk] += 1
+        turn, file = divmod(number, len(self._disks[disk]))
+        return self._disks[disk][file], turn
+
+
 class Copier(threading.Thread):
-    def __init__(self, number: int, options: argparse.Namespace, stop: threading.Event) -> None:
+    def __init__(self, number: int, options: argparse.Namespace, places: Places, stop: threading.Event) -> None:
         super().__init__(daemon=True)
         self._options = options
         self._number = number
         self._opened = 0.0
         self._url = f"root://c{number:03d}@{options.endpoint}/"
-        self._disks = shared.disks(options.disk)
+        self._disks = len(options.disk)
+        self._places = places
         self._chance = random.Random(f"{options.seed} {number}")  # noqa: S311 (no secret)
         self._stop_asked = stop
 
     def run(self) -> None:
         if self._options.once:
-            disk = self._number % len(self._disks)
-            turn, number = divmod(self._number // len(self._disks), len(self._disks[disk]))
-            self._report(disk, self._disks[disk][number], turn)
+            self._report(self._number % self._disks)
             return
         while not self._stop_asked.is_set():
-            [disk] = self._chance.choices(range(len(self._disks)), self._options.weight)
-            self._report(disk, self._chance.choice(self._disks[disk]), None)
+            [disk] = self._chance.choices(range(self._disks), self._options.weight)
+            self._report(disk)
 
-    def _report(self, disk: int, path: str, turn: int | None) -> None:
+    def _report(self, disk: int) -> None:
+        path, turn = self._places.next_of(disk)
         began = time.time()
         self._opened = began
         error = self._copy(path, turn)
         opening = self._opened - began
         emit({"copy": disk, "start": began, "seconds": time.time() - began, "opening": opening, "error": error})
 
-    def _copy(self, path: str, turn: int | None) -> str:
-        """The `turn`-th stretch of the file, or one at random."""
+    def _copy(self, path: str, turn: int) -> str:
+        """The `turn`-th stretch of the file."""
         from XRootD import client  # type: ignore[import-not-found]
 
         file = client.File()
@@ -64,10 +81,7 @@ class Copier(threading.Thread):
         self._opened = time.time()
         size = int(file.stat()[1].size)
         block, wanted = self._options.block, self._options.bytes
-        if turn is None:
-            first = self._chance.randrange(max(1, (size - wanted) // block)) * block
-        else:
-            first = turn * wanted % max(1, size - wanted + 1)
+        first = turn % max(1, size // wanted) * wanted
         errors: list[str] = []
         slots = threading.Semaphore(DEPTH)
 
@@ -105,7 +119,8 @@ def main(argv: list[str]) -> int:
     for name, value in CLIENT_SETTINGS.items():
         os.environ.setdefault(name, value)
     stop = threading.Event()
-    copiers = [Copier(number, options, stop) for number in range(options.clients)]
+    places = Places(shared.disks(options.disk))
+    copiers = [Copier(number, options, places, stop) for number in range(options.clients)]
     emit({"ready": True, "connections": len(copiers)})
     end = time.monotonic() + options.duration
     for copier in copiers:

@@ -34,6 +34,13 @@ TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerLeavesThemToUs) {
     EXPECT_FALSE(arbiter.QueueOf(0)->on());
     ASSERT_EQ(said.size(), 2u);
     EXPECT_NE(said[1].find("/data/01 was mq-deadline, is bfq"), std::string::npos) << said[1];
+
+    arbiter.Use(KeepTurns::everywhere);
+    EXPECT_TRUE(arbiter.QueueOf(0)->on());
+    EXPECT_FALSE(arbiter.QueueOf(1)->on());
+    arbiter.Use(KeepTurns::nowhere);
+    EXPECT_FALSE(arbiter.QueueOf(0)->on());
+    EXPECT_EQ(said.size(), 2u) << "the scheduler is the same";
 }
 
 } // namespace beer

@@ -45,10 +45,32 @@ TEST_F(SchedulerTest, WhatIsNotThereIsNotKnown) {
     EXPECT_EQ(Of(259, 0), "none");
     EXPECT_EQ(Of(259, 9), "");
     EXPECT_EQ(Of(0, 43), "");
-    EXPECT_STREQ(PriorityEffect("none"), PriorityEffect("mq-deadline"));
-    EXPECT_NE(std::string(PriorityEffect("none")).find("only the class"), std::string::npos);
-    EXPECT_STREQ(PriorityEffect("bfq"), "I/O priorities have full effect");
-    EXPECT_STREQ(PriorityEffect(""), "the effect of I/O priorities is not known");
+}
+
+TEST_F(SchedulerTest, TurnsAreKeptAsWantedAndWhatThatDoesIsSaid) {
+    const struct {
+        const char* scheduler;
+        KeepTurns wanted;
+        bool kept;
+        const char* said;
+    } cases[] = {
+        {"none", KeepTurns::automatic, true, "only the class has an effect, by turns"},
+        {"mq-deadline", KeepTurns::automatic, true, "only the class has an effect, by turns"},
+        {"bfq", KeepTurns::automatic, false, "I/O priorities have full effect"},
+        {"", KeepTurns::automatic, false, "is not known"},
+        {"bfq", KeepTurns::everywhere, true, "full effect, their classes also by turns"},
+        {"none", KeepTurns::everywhere, true, "only the class has an effect, by turns"},
+        {"", KeepTurns::everywhere, false, "is not known"},
+        {"none", KeepTurns::nowhere, false, "have no effect"},
+        {"mq-deadline", KeepTurns::nowhere, false, "only the class has an effect, until"},
+        {"bfq", KeepTurns::nowhere, false, "I/O priorities have full effect"},
+    };
+    for (const auto& one : cases) {
+        const bool kept = TurnsKept(one.scheduler, one.wanted);
+        EXPECT_EQ(kept, one.kept) << one.scheduler;
+        const std::string said = PriorityEffect(one.scheduler, kept);
+        EXPECT_NE(said.find(one.said), std::string::npos) << said;
+    }
 }
 
 } // namespace beer

@@ -56,6 +56,19 @@ TEST_F(ShapingConfigTest, PoliciesAreForTheirDirection) {
     EXPECT_EQ(Of({"alice", "scan", "other", {}, false}, Direction::read).rates, Rates{});
 }
 
+TEST_F(ShapingConfigTest, ReadaheadIsRaisedByThoseWhoMay) {
+    EXPECT_EQ(Add("beer.policy space:data r readahead 4MiB"), "");
+    EXPECT_EQ(Add("beer.policy app:copy r readahead 16MiB"), "");
+    EXPECT_EQ(Add("beer.policy app:analysis r readahead 0B"), "");
+    EXPECT_EQ(Of({"alice", "", "data", {}, false}, Direction::read).readahead, 4u << 20);
+    EXPECT_EQ(Of({"alice", "", "data", {}, false}, Direction::write).readahead, 0u);
+    EXPECT_EQ(Of({"alice", "", "other", {}, false}, Direction::read).readahead, 0u);
+    EXPECT_EQ(Of({"alice", "analysis", "data", {}, false}, Direction::read).readahead, 0u);
+    EXPECT_EQ(Of({"alice", "copy", "data", {}, false}, Direction::read).readahead, 4u << 20) << "anybody's claim";
+    EXPECT_EQ(Add("beer.trust copy alice"), "");
+    EXPECT_EQ(Of({"alice", "copy", "data", {}, false}, Direction::read).readahead, 16u << 20);
+}
+
 TEST_F(ShapingConfigTest, SharesTrustAndOperators) {
     EXPECT_EQ(Add("beer.share user:* r bandwidth 100MB/s"), "");
     EXPECT_EQ(Add("beer.share class:batch rw iops 500/s"), "");
@@ -68,6 +81,9 @@ TEST_F(ShapingConfigTest, SharesTrustAndOperators) {
     EXPECT_EQ(Add("beer.trust daq shift dataquality"), "");
     EXPECT_EQ(Add("beer.operator root admin"), "");
     EXPECT_TRUE(config.IsOperator("admin"));
+    EXPECT_EQ(config.turns, KeepTurns::automatic);
+    EXPECT_EQ(Add("beer.turns off"), "");
+    EXPECT_EQ(config.turns, KeepTurns::nowhere);
     EXPECT_FALSE(config.IsOperator("alice"));
 }
 
@@ -141,11 +157,16 @@ TEST_F(ShapingConfigTest, WhatIsWrongIsSaid) {
         {"beer.policy user:alice r bandwidth 1", "'1' is not a rate"},
         {"beer.policy user:alice r iotype odirect", "'odirect' is not buffered"},
         {"beer.policy user:alice r iopriority be:9", "'be:9' is not rt:0-7"},
+        {"beer.policy user:alice r readahead 4", "'4' is not a size"},
+        {"beer.policy user:alice r readahead 65MiB", "'65MiB' is more than 64MiB"},
+        {"beer.policy user:alice rw readahead 4MiB", "'readahead' is for r alone"},
         {"beer.share user:alice r iotype direct", "'iotype' is not bandwidth or iops"},
         {"beer.space data", "wants a name"},
         {"beer.space data data", "not an absolute path"},
         {"beer.trust daq", "wants an application"},
         {"beer.operator", "wants at least one user"},
+        {"beer.turns", "wants auto, on or off"},
+        {"beer.turns never", "wants auto, on or off"},
         {"beer.overload /data/01 readers", "wants PATH"},
         {"beer.overload data readers 5", "not an absolute path"},
         {"beer.overload * files 5", "'files' is not readers"},
@@ -165,7 +186,7 @@ TEST_F(ShapingConfigTest, WhatIsWrongIsSaid) {
     };
     for (const auto& [line, wrong] : lines)
         EXPECT_NE(Add(line).find(wrong), std::string::npos) << line << ": " << Add(line);
-    EXPECT_EQ(ShapingConfig::Directives().size(), 9u);
+    EXPECT_EQ(ShapingConfig::Directives().size(), 10u);
 }
 
 } // namespace beer

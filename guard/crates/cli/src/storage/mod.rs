@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `beer storage`: asks the storage daemons of this node what they do.
 
+mod load;
 mod policy;
 mod socket;
 mod stat;
@@ -25,6 +26,24 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What to ask.
 #[derive(Subcommand)]
 pub enum Question {
+    #[command(flatten)]
+    Shown(Shown),
+    /// How full this server is, 0 to 100, as `cms.perf int 30 pgm /usr/bin/beer storage load --every 30` wants it.
+    ///
+    /// 100: it takes no new files (`beer.overload`), or does not answer. The other four numbers of the line are 0: let
+    /// `cms.sched` go by `runq` alone.
+    Load {
+        #[command(flatten)]
+        daemon: Daemon,
+        /// Say it again after so many seconds, for ever.
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+        every: Option<u64>,
+    },
+}
+
+/// What is shown to people.
+#[derive(Subcommand)]
+pub enum Shown {
     /// Requests by filesystem and class; metadata by operation; who is stalled.
     Stat(Whom),
     /// Open files, those that wait for longest first: who, which application, how fast, waiting how long, by which rule.
@@ -39,18 +58,25 @@ pub enum Question {
     Policy(Whom),
 }
 
-/// Which daemon to ask; without anything said, every one of this node.
+/// Whom to ask, and in what form the answer is wanted.
 #[derive(Args)]
 pub struct Whom {
+    #[command(flatten)]
+    daemon: Daemon,
+    /// As a JSON array with one object for each daemon.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which daemon; without anything said, every one of this node.
+#[derive(Args, Default)]
+pub struct Daemon {
     /// The instance of this name.
     #[arg(long, value_name = "NAME", conflicts_with = "socket", value_parser = instance_name)]
     instance: Option<String>,
     /// The one with this socket.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// As a JSON array with one object for each daemon.
-    #[arg(long)]
-    json: bool,
 }
 
 fn instance_name(name: &str) -> Result<String, String> {
@@ -63,25 +89,36 @@ fn instance_name(name: &str) -> Result<String, String> {
 
 /// Prints the answers. Exit status 1 if one of several did not answer, 3 if there is none to ask.
 pub fn show(question: &Question, out: &mut impl Write) -> Result<ExitCode> {
-    show_in(Path::new(FOLDER), question, LOOK_AGAIN, out)
+    let folder = Path::new(FOLDER);
+    match question {
+        Question::Shown(shown) => show_in(folder, shown, LOOK_AGAIN, out),
+        Question::Load { daemon, every } => {
+            load::report(|| sockets_of(folder, daemon), every.map(Duration::from_secs), out)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
 }
 
-fn show_in(folder: &Path, question: &Question, look_again: Duration, out: &mut impl Write) -> Result<ExitCode> {
+fn sockets_of(folder: &Path, daemon: &Daemon) -> Result<Vec<PathBuf>> {
+    match (&daemon.socket, &daemon.instance) {
+        (Some(path), _) => Ok(vec![path.clone()]),
+        (None, Some(name)) => Ok(vec![folder.join(format!("{name}.info"))]),
+        (None, None) => socket::all_in(folder),
+    }
+}
+
+fn show_in(folder: &Path, question: &Shown, look_again: Duration, out: &mut impl Write) -> Result<ExitCode> {
     let whom = match question {
-        Question::Stat(whom) | Question::Policy(whom) | Question::Streams { whom, .. } => whom,
+        Shown::Stat(whom) | Shown::Policy(whom) | Shown::Streams { whom, .. } => whom,
     };
-    let sockets = match (&whom.socket, &whom.instance) {
-        (Some(path), _) => vec![path.clone()],
-        (None, Some(name)) => vec![folder.join(format!("{name}.info"))],
-        (None, None) => socket::all_in(folder)?,
-    };
+    let sockets = sockets_of(folder, &whom.daemon)?;
     if sockets.is_empty() {
         eprintln!("beer: no storage daemon with libXrdBeer runs here: {} holds no .info socket", folder.display());
         return Ok(ExitCode::from(3));
     }
     // Rates come from two looks at each daemon, with one pause for all of them.
     let firsts: Vec<_> = match question {
-        Question::Streams { .. } if !whom.json => {
+        Shown::Streams { .. } if !whom.json => {
             let firsts = sockets.iter().map(|path| Answer::get(path, "streams").ok()).collect();
             std::thread::sleep(look_again);
             firsts
@@ -112,11 +149,11 @@ fn show_in(folder: &Path, question: &Question, look_again: Duration, out: &mut i
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn word(question: &Question) -> &'static str {
+fn word(question: &Shown) -> &'static str {
     match question {
-        Question::Stat(_) => "stat",
-        Question::Streams { .. } => "streams",
-        Question::Policy(_) => "policy",
+        Shown::Stat(_) => "stat",
+        Shown::Streams { .. } => "streams",
+        Shown::Policy(_) => "policy",
     }
 }
 
@@ -148,12 +185,12 @@ impl Answer {
 }
 
 /// For people, with a line that says which daemon it is.
-fn text_of(question: &Question, first: Option<&Answer>, answer: &Answer) -> Result<String> {
+fn text_of(question: &Shown, first: Option<&Answer>, answer: &Answer) -> Result<String> {
     let title = format!("{} (pid {})", say::harmless(&answer.head.instance, 64), answer.head.pid);
     Ok(match question {
-        Question::Stat(_) => stat::text(&title, &answer.body()?),
-        Question::Policy(_) => policy::text(&title, &answer.body()?),
-        Question::Streams { most, .. } => {
+        Shown::Stat(_) => stat::text(&title, &answer.body()?),
+        Shown::Policy(_) => policy::text(&title, &answer.body()?),
+        Shown::Streams { most, .. } => {
             // A daemon that was restarted in between has no past.
             let first =
                 first.filter(|first| first.head.pid == answer.head.pid && first.head.now_ns < answer.head.now_ns);

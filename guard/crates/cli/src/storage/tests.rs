@@ -44,17 +44,17 @@ fn streams(now_ns: u64, list: &[String], left_out: u64) -> String {
     format!(r#"{},"open":{open},"left_out":{left_out},"streams":[{}]}}"#, head("streams", now_ns), list.join(","))
 }
 
-fn ask(folder: &Path, question: &Question) -> (String, ExitCode) {
+fn ask(folder: &Path, question: &Shown) -> (String, ExitCode) {
     let mut out = Vec::new();
     let code = show_in(folder, question, Duration::from_millis(1), &mut out).unwrap();
     (String::from_utf8(out).unwrap(), code)
 }
 
 fn everybody(json: bool) -> Whom {
-    Whom { instance: None, socket: None, json }
+    Whom { daemon: Daemon::default(), json }
 }
 
-const STREAMS: fn(bool) -> Question = |json| Question::Streams { whom: everybody(json), most: 50 };
+const STREAMS: fn(bool) -> Shown = |json| Shown::Streams { whom: everybody(json), most: 50 };
 
 #[test]
 fn streams_are_sorted_by_waiting_then_by_rate_of_two_looks() {
@@ -95,11 +95,11 @@ fn most_shortens_the_list() {
         let list: Vec<String> = (0..9).map(|id| stream(id, 0, 0, "null", "/file")).collect();
         Some(streams(number as u64 + 1, &list, 0))
     });
-    let whom = || Whom { instance: None, socket: Some(path.clone()), json: false };
-    let (text, _) = ask(Path::new("/none"), &Question::Streams { whom: whom(), most: 2 });
+    let whom = || Whom { daemon: Daemon { socket: Some(path.clone()), ..Daemon::default() }, json: false };
+    let (text, _) = ask(Path::new("/none"), &Shown::Streams { whom: whom(), most: 2 });
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.ends_with("  and 7 more (--most 0 shows all)\n"), "{text}");
-    let (text, _) = ask(Path::new("/none"), &Question::Streams { whom: whom(), most: 0 });
+    let (text, _) = ask(Path::new("/none"), &Shown::Streams { whom: whom(), most: 0 });
     assert_eq!(text.lines().count(), 11, "{text}");
 }
 
@@ -110,7 +110,7 @@ fn a_hostile_number_of_streams_is_shown_as_it_is() {
         let list = [stream(1, 0, 0, "null", "/one"), stream(2, 0, 0, "null", "/two")];
         Some(streams(number as u64 + 1, &list, u64::MAX))
     });
-    let (text, _) = ask(dir.path(), &Question::Streams { whom: everybody(false), most: 1 });
+    let (text, _) = ask(dir.path(), &Shown::Streams { whom: everybody(false), most: 1 });
     assert!(text.ends_with(&format!("  and {} more (the daemon lists no more)\n", u64::MAX)), "{text}");
 }
 
@@ -138,7 +138,7 @@ const STAT: &str = r#","measures":true,"started_realtime_ns":0,"internal_errors"
 fn stat_shows_requests_metadata_and_who_is_stalled() {
     let dir = tempfile::tempdir().unwrap();
     daemon(&dir.path().join("beer.info"), |_, _| Some(head("stat", 1) + STAT));
-    let (text, code) = ask(dir.path(), &Question::Stat(everybody(false)));
+    let (text, code) = ask(dir.path(), &Shown::Stat(everybody(false)));
     assert_eq!(code, ExitCode::SUCCESS);
     let squeezed: Vec<String> =
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
@@ -173,7 +173,7 @@ fn policy_shows_rules_and_what_the_guard_says() {
           {"path":"/data/02","device":"8:2","scheduler":null,"priorities":"not known","most_readers":0,
            "most_writers":0,"overloaded":false,"guard":{"bytes_per_s":2000000,"operations_per_s":null}}]}"#;
     daemon(&dir.path().join("beer.info"), move |_, _| Some(head("policy", 1) + body));
-    let (text, _) = ask(dir.path(), &Question::Policy(everybody(false)));
+    let (text, _) = ask(dir.path(), &Shown::Policy(everybody(false)));
     for part in [
         "1 rule in force, version 3, /etc/xrootd/beer-policy.cfg\n  beer.ban mallory\n",
         "The guard limits batch (word 9, 1.5 s left):\n",

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/shaping/Arbiter.hh"
 
-#include "core/shaping/Scheduler.hh"
-
 namespace beer {
 
 Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, const Platform& platform, Log log, std::string sys)
@@ -12,15 +10,25 @@ Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, const Platform& pla
     Look();
 }
 
+void Arbiter::Use(KeepTurns wanted) {
+    {
+        std::lock_guard<std::mutex> lock(looks_);
+        wanted_ = wanted;
+    }
+    Look();
+}
+
 void Arbiter::Look() {
+    std::lock_guard<std::mutex> lock(looks_);
     for (Disk& disk : disks_) {
         const std::string scheduler = SchedulerOf(disk.filesystem.major_number, disk.filesystem.minor_number, sys_);
-        if (looked_ && scheduler == disk.scheduler) continue;
-        if (looked_)
+        const bool turns = TurnsKept(scheduler, wanted_);
+        if (turns != disk.turns) disk.queue.Use(turns);
+        disk.turns = turns;
+        if (looked_ && scheduler != disk.scheduler)
             log_("scheduler of " + disk.filesystem.path + " was " + disk.scheduler + ", is " + scheduler + ": " +
-                 PriorityEffect(scheduler));
+                 PriorityEffect(scheduler, turns));
         disk.scheduler = scheduler;
-        disk.queue.Use(!scheduler.empty() && scheduler != "bfq");
     }
     looked_ = true;
 }

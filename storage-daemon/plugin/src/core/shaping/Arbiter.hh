@@ -4,17 +4,19 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/PeriodicThread.hh"
 #include "core/Segment.hh"
+#include "core/shaping/Scheduler.hh"
 #include "core/shaping/TurnQueue.hh"
 
 namespace beer {
 
 // Keeps the classes of I/O priorities apart on disks whose scheduler does not, or only inside the kernel: a disk that
-// has 32 requests of a lower class already serves them first. bfq is left to do it by itself.
+// has 32 requests of a lower class already serves them first.
 class Arbiter {
   public:
     using Log = std::function<void(const std::string&)>;
@@ -31,6 +33,7 @@ class Arbiter {
     }
     // Looks at the schedulers, which may be changed while the server runs.
     void Look();
+    void Use(KeepTurns wanted);
     // Does so every 5 s, in a thread of its own.
     void Start();
 
@@ -39,11 +42,14 @@ class Arbiter {
         Disk(const Filesystem& filesystem, const Platform& platform) : filesystem(filesystem), queue(platform) {}
         const Filesystem filesystem;
         std::string scheduler;
+        bool turns = false;
         TurnQueue queue;
     };
     const Log log_;
     const std::string sys_;
     std::deque<Disk> disks_; // by filesystem; they stay where they are
+    std::mutex looks_;       // of all but the queues
+    KeepTurns wanted_ = KeepTurns::automatic;
     bool looked_ = false;
     std::unique_ptr<PeriodicThread> thread_; // last: it uses the others
 };

@@ -25,6 +25,7 @@ void Apply(Policy& policy, const Wish& wish, Level level, bool lower) {
         policy.rates.bytes = *wish.bytes, policy.bytes_from = level;
     if (wish.operations && (!lower || *wish.operations < policy.rates.operations))
         policy.rates.operations = *wish.operations, policy.operations_from = level;
+    if (wish.readahead && (!lower || *wish.readahead < policy.readahead)) policy.readahead = *wish.readahead;
 }
 
 } // namespace
@@ -34,6 +35,7 @@ void Wish::FillUp(const Wish& from) {
     Keep(priority, from.priority);
     Keep(bytes, from.bytes);
     Keep(operations, from.operations);
+    Keep(readahead, from.readahead);
 }
 
 std::optional<IoType> ParseIoType(const std::string& text) {

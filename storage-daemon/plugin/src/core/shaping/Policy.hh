@@ -41,6 +41,7 @@ struct Wish {
     std::optional<IoType> type;
     std::optional<IoPriority> priority;
     std::optional<uint64_t> bytes, operations; // per second, for each stream
+    std::optional<uint64_t> readahead;         // bytes; of reads through the page cache
 
     // What is not said yet is taken from a less exact rule.
     void FillUp(const Wish& from);
@@ -55,6 +56,7 @@ struct Policy {
     IoType type = IoType::buffered;
     IoPriority priority;
     Rates rates;
+    uint64_t readahead = 0; // 0 = what the kernel does by itself
     Level type_from = Level::none, priority_from = Level::none, bytes_from = Level::none, operations_from = Level::none;
 };
 

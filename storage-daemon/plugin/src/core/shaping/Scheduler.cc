@@ -38,10 +38,20 @@ std::string SchedulerOf(uint32_t major_number, uint32_t minor_number, const std:
     return Chosen(device / "queue" / "scheduler");
 }
 
-const char* PriorityEffect(const std::string& scheduler) {
-    if (scheduler == "bfq") return "I/O priorities have full effect";
+bool TurnsKept(const std::string& scheduler, KeepTurns wanted) {
+    if (scheduler.empty() || wanted == KeepTurns::nowhere) return false;
+    return wanted == KeepTurns::everywhere || scheduler != "bfq";
+}
+
+const char* PriorityEffect(const std::string& scheduler, bool turns) {
     if (scheduler.empty()) return "the effect of I/O priorities is not known";
-    return "of I/O priorities only the class has an effect, by turns that are kept here";
+    if (scheduler == "bfq")
+        return turns ? "I/O priorities have full effect, their classes also by turns that are kept here"
+                     : "I/O priorities have full effect";
+    if (turns) return "of I/O priorities only the class has an effect, by turns that are kept here";
+    return scheduler == "mq-deadline"
+               ? "of I/O priorities only the class has an effect, until a request is with the disk"
+               : "I/O priorities have no effect";
 }
 
 } // namespace beer

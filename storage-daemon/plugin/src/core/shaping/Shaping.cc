@@ -105,6 +105,7 @@ std::shared_ptr<const Shaping::Rule> Shaping::RuleOf(const Identity& who, uint32
 void Shaping::Use(ShapingConfig config) {
     for (uint32_t i = 0; i < paths_.size(); ++i)
         overload_.SetLimits(i, config.OpenLimitsOf(paths_[i]));
+    arbiter_.Use(config.turns);
     std::shared_ptr<const ShapingConfig> next = std::make_shared<ShapingConfig>(std::move(config));
     std::atomic_store(&config_, std::move(next));
     pacer_.Outdate(version_.fetch_add(1, std::memory_order_acq_rel) + 1);

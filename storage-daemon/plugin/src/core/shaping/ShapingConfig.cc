@@ -14,6 +14,34 @@ constexpr std::pair<const char*, uint64_t> kUnits[] = {
     {"B", 1}, {"kB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {"KiB", 1024}, {"MiB", 1u << 20}, {"GiB", 1u << 30},
 };
 
+constexpr uint64_t kMostBytes = uint64_t{1} << 60;
+constexpr uint64_t kMostReadahead = uint64_t{64} << 20; // each reader may have so much in the page cache
+
+struct Number {
+    uint64_t value;
+    std::string unit;
+};
+
+std::optional<Number> SplitNumber(const std::string& text) {
+    const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    if (digits == 0 || digits > 12) return std::nullopt;
+    return Number{std::stoull(text.substr(0, digits)), text.substr(digits)};
+}
+
+bool HasEnding(const std::string& text, const std::string& ending) {
+    return text.size() >= ending.size() && text.compare(text.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+// False: the unit is unknown, or it is too much.
+bool Bytes(uint64_t value, const std::string& unit, uint64_t& bytes) {
+    for (const auto& [name, factor] : kUnits) {
+        if (unit != name || value > kMostBytes / factor) continue;
+        bytes = value * factor;
+        return true;
+    }
+    return false;
+}
+
 // Whose rule it is: "user:alice", "app:daq@fast".
 std::string ParseScope(const std::string& text, Level& level, std::string& name, std::string& space) {
     static const std::map<std::string, Level> levels = {{"space", Level::space},
@@ -56,6 +84,7 @@ std::string AddPolicy(ShapingConfig& config, const Words& words) {
     Wish wish;
     for (size_t i = 3; i < words.size(); i += 2)
         if (std::string wrong = ParseWish(words[i], words[i + 1], wish); !wrong.empty()) return wrong;
+    if (wish.readahead && directions != 1) return "'readahead' is for r alone";
     for (unsigned direction = 0; direction < 2; ++direction)
         if (directions & (1u << direction)) rule.wish[direction] = wish;
     config.policies.Add(std::move(rule));
@@ -156,34 +185,44 @@ std::string AddOperators(ShapingConfig& config, const Words& words) {
     return "";
 }
 
+std::string AddTurns(ShapingConfig& config, const Words& words) {
+    static const std::map<std::string, KeepTurns> kinds = {
+        {"auto", KeepTurns::automatic}, {"on", KeepTurns::everywhere}, {"off", KeepTurns::nowhere}};
+    const auto kind = words.size() == 2 ? kinds.find(words[1]) : kinds.end();
+    if (kind == kinds.end()) return "wants auto, on or off";
+    config.turns = kind->second;
+    return "";
+}
+
 const std::map<std::string, std::function<std::string(ShapingConfig&, const Words&)>> kLines = {
     {"beer.ban", AddBan},           {"beer.metarate", AddMetaRate}, {"beer.operator", AddOperators},
     {"beer.overload", AddOverload}, {"beer.policy", AddPolicy},     {"beer.share", AddShare},
     {"beer.space", AddSpace},       {"beer.threads", AddThreads},   {"beer.trust", AddTrust},
+    {"beer.turns", AddTurns},
 };
 
 } // namespace
 
 std::string ParseRate(const std::string& text, bool bytes, uint64_t& rate) {
-    const std::string wanted = bytes ? "a rate such as 50MB/s, 1GiB/s, 0B/s or unlimited" : "a rate such as 100/s";
     if (text == "unlimited") {
         rate = kUnlimited;
         return "";
     }
-    const size_t digits = text.find_first_not_of("0123456789");
-    const std::string number = text.substr(0, digits), unit = digits == std::string::npos ? "" : text.substr(digits);
-    if (number.empty() || number.size() > 12) return "'" + text + "' is not " + wanted;
-    const uint64_t value = std::stoull(number);
-    if (!bytes && unit == "/s") {
-        rate = value;
-        return "";
+    if (const auto found = SplitNumber(text); found && HasEnding(found->unit, "/s")) {
+        const std::string unit = found->unit.substr(0, found->unit.size() - 2);
+        if (!bytes && unit.empty()) {
+            rate = found->value;
+            return "";
+        }
+        if (bytes && Bytes(found->value, unit, rate)) return "";
     }
-    for (const auto& [name, factor] : kUnits) {
-        if (!bytes || unit != std::string(name) + "/s") continue;
-        rate = value * factor; // 12 digits of GiB are below 2^70: checked next
-        return value <= (uint64_t{1} << 60) / factor ? "" : "'" + text + "' is too much";
-    }
-    return "'" + text + "' is not " + wanted;
+    return "'" + text + "' is not " +
+           (bytes ? "a rate such as 50MB/s, 1GiB/s, 0B/s or unlimited" : "a rate such as 100/s");
+}
+
+std::string ParseSize(const std::string& text, uint64_t& bytes) {
+    const auto found = SplitNumber(text);
+    return found && Bytes(found->value, found->unit, bytes) ? "" : "'" + text + "' is not a size such as 4MiB or 0B";
 }
 
 std::string ParseWish(const std::string& key, const std::string& value, Wish& wish) {
@@ -202,7 +241,13 @@ std::string ParseWish(const std::string& key, const std::string& value, Wish& wi
         (bytes ? wish.bytes : wish.operations) = rate;
         return "";
     }
-    return "'" + key + "' is not iotype, iopriority, bandwidth or iops";
+    if (key == "readahead") {
+        if (std::string wrong = ParseSize(value, rate); !wrong.empty()) return wrong;
+        if (rate > kMostReadahead) return "'" + value + "' is more than 64MiB";
+        wish.readahead = rate;
+        return "";
+    }
+    return "'" + key + "' is not iotype, iopriority, bandwidth, iops or readahead";
 }
 
 const std::string& ShapingConfig::SpaceOf(const std::string& path) const {

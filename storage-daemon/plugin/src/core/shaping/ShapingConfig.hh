@@ -10,6 +10,7 @@
 #include "core/shaping/MetaOperation.hh"
 #include "core/shaping/Overload.hh"
 #include "core/shaping/Policy.hh"
+#include "core/shaping/Scheduler.hh"
 
 namespace beer {
 
@@ -46,6 +47,7 @@ struct ShapingConfig {
     uint32_t threads_of_all = 0;             // 0 = as many as like
     std::set<std::string> banned;
     std::set<std::string> operators;
+    KeepTurns turns = KeepTurns::automatic;
     std::vector<std::string> lines; // all of the above as it was written
 
     // The space of the longest path that it is below; "default" without one.
@@ -69,7 +71,10 @@ struct ShapingConfig {
 // "50MB/s", "2GiB/s", "100/s" and "unlimited"; a bare number is refused.
 std::string ParseRate(const std::string& text, bool bytes, uint64_t& rate);
 
-// One part of a policy: iotype, iopriority, bandwidth or iops. Empty = done, else what is wrong.
+// "4MiB", "512KiB", "0B"; a bare number is refused.
+std::string ParseSize(const std::string& text, uint64_t& bytes);
+
+// One part of a policy: iotype, iopriority, bandwidth, iops or readahead. Empty = done, else what is wrong.
 std::string ParseWish(const std::string& key, const std::string& value, Wish& wish);
 
 } // namespace beer

@@ -6,11 +6,16 @@
 
 #include "XrdSfs/XrdSfsAio.hh"
 #include "core/Context.hh"
+#include "core/shaping/Stretch.hh"
 
 namespace beer {
 namespace {
 
 constexpr off_t kUnaligned = 1; // a list of places is never read directly
+
+// The kernel takes as much per call as the device takes in one request (mm/readahead.c, force_page_cache_ra()): more
+// than this on most.
+constexpr off_t kAskedAtOnce = 512 << 10;
 
 constexpr IoPriority kInternal{IoPriority::Class::best_effort, 7}; // of the server's own work
 
@@ -65,6 +70,15 @@ std::optional<IoPriority> OssFile::Priority() const {
     return policy->priority;
 }
 
+void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
+    const Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
+    if (stretch.empty()) return;
+    const int fd = wrapDF.getFD();
+    for (off_t at = static_cast<off_t>(stretch.begin); fd >= 0 && at < static_cast<off_t>(stretch.end);
+         at += kAskedAtOnce)
+        (void)posix_fadvise(fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED); // a hint: who gets none reads as before
+}
+
 template <typename Call>
 ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call) {
     const Policy* policy = PolicyNow();
@@ -77,6 +91,7 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
 
     const IoPrioritySentry priority(core_.platform(), Priority());
     OperationTimer timer = Timer(event, size);
+    if (event == Event::read && buffer && file == &wrapDF && policy) ReadAhead(offset, size, policy->readahead);
     ssize_t result = call(*file);
     if (through && result > 0)
         if (const int failed = wrapDF.Fsync(); failed < 0) result = failed;

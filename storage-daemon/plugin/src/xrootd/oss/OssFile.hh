@@ -59,6 +59,8 @@ class OssFile final : public XrdOssWrapDF {
     // Of the stream that this thread works for; null = as by default.
     const Policy* PolicyNow() const;
     std::optional<IoPriority> Priority() const;
+    // What else the kernel shall fetch, now that the client reads these bytes.
+    void ReadAhead(off_t offset, size_t size, uint64_t length) noexcept;
     // One request as the policy of its stream wants it: `call(file)` moves the bytes.
     template <typename Call>
     ssize_t Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call);

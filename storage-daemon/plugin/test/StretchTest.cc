@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "core/shaping/Stretch.hh"
+
+namespace beer {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+TEST(StretchTest, IsWhatBeginsInsideARequest) {
+    const struct {
+        uint64_t offset, size, length, begin, end;
+    } cases[] = {
+        {0, 1, 4 * kMiB, 0, 4 * kMiB},
+        {1, 100, 4 * kMiB, 0, 0}, // begun by another
+        {4 * kMiB - 1, 1, 4 * kMiB, 0, 0},
+        {4 * kMiB - 1, 2, 4 * kMiB, 4 * kMiB, 8 * kMiB},
+        {kMiB, 8 * kMiB, 4 * kMiB, 4 * kMiB, 12 * kMiB},
+        {4 * kMiB, 4 * kMiB, 4 * kMiB, 4 * kMiB, 8 * kMiB},
+        {0, 0, 4 * kMiB, 0, 0},
+        {0, 100, 0, 0, 0}, // none is wanted
+        {INT64_MAX - 10, 20, 4 * kMiB, 0, 0},
+        {UINT64_MAX, 20, 4 * kMiB, 0, 0}, // an offset below zero
+        {0, UINT64_MAX, 4 * kMiB, 0, 0},
+    };
+    for (const auto& one : cases) {
+        const Stretch found = StretchesOf(one.offset, one.size, one.length);
+        EXPECT_EQ(found.empty(), one.begin == one.end) << one.offset << " " << one.size;
+        if (found.empty()) continue;
+        EXPECT_EQ(found.begin, one.begin) << one.offset << " " << one.size;
+        EXPECT_EQ(found.end, one.end) << one.offset << " " << one.size;
+    }
+}
+
+TEST(StretchTest, WhoReadsAllInAnyPiecesFetchesEachOnce) {
+    std::mt19937_64 random(7);
+    for (int round = 0; round < 100; ++round) {
+        const uint64_t length = 1 + random() % 100, whole = 1000;
+        uint64_t fetched = 0;
+        for (uint64_t at = 0; at < whole;) {
+            const uint64_t size = 1 + random() % 150;
+            const Stretch found = StretchesOf(at, size, length);
+            if (!found.empty()) {
+                ASSERT_EQ(found.begin, fetched);
+                fetched = found.end;
+            }
+            at += size;
+            ASSERT_GE(fetched, at) << "before it is read";
+        }
+    }
+}
+
+} // namespace beer
