@@ -113,10 +113,12 @@ class Clients:
         weights: Sequence[float],
         seconds: float,
         on_copy: Callable[[dict[str, Any]], None],
+        depth: int = 4,
     ) -> Run:
         """Starts clients that copy `size` bytes again and again, from disks chosen with these weights."""
         argv = ["python3", "-m", "client.copies", "--endpoint", self.storage.endpoint, "--clients", str(clients)]
         argv += ["--bytes", str(size), "--duration", str(seconds), "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
+        argv += ["--depth", str(depth)]
         for paths, weight in zip(self.storage.disks, weights, strict=True):
             argv += ["--disk", ",".join(paths), "--weight", str(weight)]
         (self.out / f"{name}.stop").unlink(missing_ok=True)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from beerbench import plot
 from beerbench.bench import (
@@ -106,16 +107,22 @@ def test_every_priority_of_the_table_has_its_application() -> None:
 def test_copies_count_for_the_policy_under_which_they_end() -> None:
     names = [*bandwidth.DEFAULTS["throttled"].split(","), "readahead"]
     windows = [{"policy": name, "rules": "", "start": 100.0 * n, "end": 100.0 * n + 50} for n, name in enumerate(names)]
-    copies = [{"copy": 0, "start": 100.0 * n + t, "seconds": 4.0, "error": ""} for n in range(6) for t in range(50)]
-    copies += [{"copy": 0, "start": 600.0 + t, "seconds": 0.5, "error": ""} for t in range(50)]
-    copies += [{"copy": 0, "start": 549.0, "seconds": 40.0, "error": "lost"}]
+
+    def copy(start: float, seconds: float, error: str = "") -> dict[str, Any]:
+        return {"client": 0, "copy": 0, "start": start, "seconds": seconds, "error": error}
+
+    copies = [copy(100.0 * n + t / 2, 4.0) for n in range(6) for t in range(100)]
+    copies += [copy(600.0 + t / 2, 0.5) for t in range(100)]
+    copies += [copy(200.0, 0.01, "lost"), copy(199.0, 3.0)]
     data = {"copies": copies, "windows": windows, "copy_bytes": 1_000_000}
-    record = Record("bandwidth", {"disks": "seeks", "slower": 16}, {}, data)
+    record = Record("bandwidth", {"disks": "seeks", "slower": 16, "depth": 1}, {}, data)
     results = bandwidth.study(record)
     rows = {row["policy"]: row for row in results["rows"]}
-    assert [rows[name]["copies"] for name in names] == [46] * 6 + [50], "not those that ended between the windows"
+    assert [rows[name]["copies"] for name in names] == [100, 100, 101, 100, 100, 100, 100]
     assert rows["50"]["p99"] == 4.0
-    assert abs(rows["50"]["mb_s"] - 46 / 50) < 1e-9
+    assert rows["150"]["mean"] == float("inf"), "a failed copy is no fast one"
+    assert abs(rows["50"]["mb_s"] - 92 / 50) < 1e-9
+    assert abs(rows["150"]["mb_s"] - 93 / 50) < 1e-9, "one of another policy, which is there all the same"
     assert rows["readahead"]["p99_ratio"] == 0.125
     assert [name for name in names if rows[name]["goal"]] == ["readahead"]
     shown = bandwidth.show(record, results)

@@ -102,7 +102,10 @@ def streams_of(cell: Cell, readable: list[str]) -> list[Stream]:
 def record(options: argparse.Namespace, out: Path) -> Record:
     story = Story()
     measured: list[dict[str, Any]] = []
-    cells = [CELLS[int(word) - 1] for word in options.cells.split(",")] if options.cells else CELLS
+    rows = [int(word) for word in options.cells.split(",")] if options.cells else range(1, len(CELLS) + 1)
+    if not all(1 <= row <= len(CELLS) for row in rows):
+        raise BenchmarkError(f"--cells: there are 1 to {len(CELLS)}")
+    cells = [CELLS[row - 1] for row in rows]
     with lab_session("scratch-apart", out, [DISK]) as session:
         facts = session.facts()
         session.guard.take_away()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that copy: each opens a file, reads a stretch of it from the start to the end, closes it, and begins anew.
 
-Each copy is a line of the output: when it began (Unix time), how long it took, how much of that until the file was
-open, from which disk. The disks are chosen at random with the weights that are given, so that one of them has more to
-do. Each copy is of another place, as long as the files of the disk hold so many: nobody finds what another has read.
-With --once each client copies one stretch and ends.
+Each copy is a line of the output: by which client, when it began (Unix time), how long it took, how much of that until
+the file was open, from which disk. The disks are chosen at random with the weights that are given, so that one of them
+has more to do. Each copy is of another place, as long as the files of the disk hold so many: nobody finds what another
+has read. With --once each client copies one stretch and ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .connections import CLIENT_SETTINGS
 from .progress import emit
 
 BLOCK = 256 << 10
-DEPTH = 4
 
 
 class Places:
@@ -68,7 +67,16 @@ class Copier(threading.Thread):
         self._opened = began
         error = self._copy(path, turn)
         opening = self._opened - began
-        emit({"copy": disk, "start": began, "seconds": time.time() - began, "opening": opening, "error": error})
+        emit(
+            {
+                "client": self._number,
+                "copy": disk,
+                "start": began,
+                "seconds": time.time() - began,
+                "opening": opening,
+                "error": error,
+            }
+        )
 
     def _copy(self, path: str, turn: int) -> str:
         """The `turn`-th stretch of the file."""
@@ -83,7 +91,7 @@ class Copier(threading.Thread):
         block, wanted = self._options.block, self._options.bytes
         first = turn % max(1, size // wanted) * wanted
         errors: list[str] = []
-        slots = threading.Semaphore(DEPTH)
+        slots = threading.Semaphore(self._options.depth)
 
         def done(status: Any, _data: Any, _hosts: Any) -> None:
             if not status.ok:
@@ -95,7 +103,7 @@ class Copier(threading.Thread):
             status = file.read(offset, block, callback=done)
             if not status.ok:
                 done(status, None, None)
-        for _ in range(DEPTH):
+        for _ in range(self._options.depth):
             slots.acquire()
         file.close()
         return errors[0] if errors else ""
@@ -109,6 +117,7 @@ def main(argv: list[str]) -> int:
     arguments.add_argument("--clients", type=int, default=12)
     arguments.add_argument("--bytes", type=int, default=4 << 20, help="of a copy")
     arguments.add_argument("--block", type=int, default=BLOCK, help="bytes per request")
+    arguments.add_argument("--depth", type=int, default=4, help="requests at a time of each client (default: 4)")
     length = arguments.add_mutually_exclusive_group(required=True)
     length.add_argument("--duration", type=float, default=float("inf"), help="seconds")
     length.add_argument("--once", action="store_true", help="one copy by each client")

@@ -40,7 +40,10 @@ TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerLeavesThemToUs) {
     EXPECT_FALSE(arbiter.QueueOf(1)->on());
     arbiter.Use(KeepTurns::nowhere);
     EXPECT_FALSE(arbiter.QueueOf(0)->on());
-    EXPECT_EQ(said.size(), 2u) << "the scheduler is the same";
+    ASSERT_EQ(said.size(), 4u);
+    EXPECT_EQ(said[2], "scheduler of /data/01 is bfq: I/O priorities have full effect, their classes also by turns "
+                       "that are kept here");
+    EXPECT_EQ(said[3], "scheduler of /data/01 is bfq: I/O priorities have full effect");
 }
 
 } // namespace beer

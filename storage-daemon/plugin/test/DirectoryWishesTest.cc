@@ -79,13 +79,15 @@ TEST_F(DirectoryWishesTest, WhatWasReadIsKeptForAMoment) {
 }
 
 TEST_F(DirectoryWishesTest, AMistakeIsSaidOnceAndDoesNotCount) {
-    disk["/d"] = {{"bandwidth.r", "fast"}, {"iotype", "direct"}, {"colour.w", "red"}, {"iops.w", "3/s"}};
+    disk["/d"] = {
+        {"bandwidth.r", "fast"}, {"iotype", "direct"}, {"colour.w", "red"}, {"iops.w", "3/s"}, {"readahead.w", "4MiB"}};
     for (uint64_t second : {0, 10, 20}) {
         const auto found = Of("/d/file", "/d", second * kSecond);
         EXPECT_FALSE(found[kRead].bytes || found[kRead].type);
         EXPECT_EQ(found[kWrite].operations, 3u);
+        EXPECT_FALSE(found[kWrite].readahead);
     }
-    ASSERT_EQ(said.size(), 3u);
+    ASSERT_EQ(said.size(), 4u);
     EXPECT_EQ(said[0].rfind("/d: attribute user.beer.forced.bandwidth.r does not count: 'fast' is not", 0), 0u)
         << said[0];
 }

@@ -49,6 +49,21 @@ class ShapingTest : public testing::Test {
     std::unique_ptr<Shaping> shaping;
 };
 
+TEST_F(ShapingTest, WhoIsHeldInAnyWayGetsNoReadaheadThatNobodyCounts) {
+    Make("beer.policy space:* r readahead 4MiB\nbeer.policy user:slow r bandwidth 1MB/s\n"
+         "beer.policy app:scan r iopriority idle\nbeer.share user:shared r iops 9/s\nbeer.share user:writer w iops "
+         "9/s\n");
+    const auto readahead = [&](const Identity& who) { return shaping->RuleOf(who, 0)->policy[kRead].readahead; };
+    EXPECT_EQ(readahead(Who("alice")), 4u << 20);
+    EXPECT_EQ(readahead(Who("writer")), 4u << 20);
+    EXPECT_EQ(readahead(Who("slow")), 0u);
+    EXPECT_EQ(readahead(Who("shared")), 0u);
+    EXPECT_EQ(readahead(Who("alice", "scan")), 0u);
+    Identity job = Who("alice");
+    job.batch = true;
+    EXPECT_EQ(readahead(job), 0u);
+}
+
 TEST_F(ShapingTest, WithoutRulesAStorageStreamHasNoLimitAndABatchStreamThatOfTheGuard) {
     Make("");
     const auto storage = shaping->RuleOf(Who("alice"), 0);

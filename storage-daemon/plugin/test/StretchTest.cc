@@ -52,4 +52,17 @@ TEST(StretchTest, WhoReadsAllInAnyPiecesFetchesEachOnce) {
     }
 }
 
+TEST(StretchTest, PiecesCoverItAndNoMore) {
+    for (const Stretch& stretch :
+         {Stretch{0, 4 * kMiB}, Stretch{3, 3}, Stretch{kMiB, kMiB + 5}, Stretch{INT64_MAX - 300000, INT64_MAX}}) {
+        uint64_t at = stretch.begin;
+        InPieces(stretch, 128 << 10, [&](uint64_t from, uint64_t size) {
+            EXPECT_EQ(from, at);
+            EXPECT_LE(size, 128u << 10);
+            at += size;
+        });
+        EXPECT_EQ(at, stretch.end);
+    }
+}
+
 } // namespace beer

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use intf::storage::{Policy, Stat};
 
 use super::Answer;
@@ -18,7 +18,8 @@ const FULL: u64 = 100;
 pub fn report(sockets: impl Fn() -> Result<Vec<PathBuf>>, every: Option<Duration>, out: &mut impl Write) -> Result<()> {
     loop {
         // Looked for each time: a daemon may start later.
-        let load = sockets()?.iter().map(|path| of(path)).max().unwrap_or(FULL);
+        let load = sockets().map(|all| all.iter().map(|path| of(path)).max().unwrap_or(FULL));
+        let load = load.unwrap_or_else(full_because);
         writeln!(out, "{load} 0 0 0 0")?;
         out.flush()?;
         match every {
@@ -31,10 +32,12 @@ pub fn report(sockets: impl Fn() -> Result<Vec<PathBuf>>, every: Option<Duration
 fn of(path: &Path) -> u64 {
     let ask =
         || -> Result<u64> { Ok(percent(&Answer::get(path, "stat")?.body()?, &Answer::get(path, "policy")?.body()?)) };
-    ask().unwrap_or_else(|error| {
-        eprintln!("beer: {}", crate::say::harmless(&format!("{}: {error:#}", path.display()), usize::MAX));
-        FULL
-    })
+    ask().with_context(|| path.display().to_string()).unwrap_or_else(full_because)
+}
+
+fn full_because(error: anyhow::Error) -> u64 {
+    eprintln!("beer: {}", crate::say::harmless(&format!("{error:#}"), usize::MAX));
+    FULL
 }
 
 /// Of the filesystem that is nearest to its limit of open files: below 100 as long as it takes new ones.
@@ -89,7 +92,8 @@ mod tests {
     fn a_server_that_says_nothing_is_full() {
         let mut out = Vec::new();
         report(|| Ok(vec![]), None, &mut out).unwrap();
+        report(|| anyhow::bail!("not allowed"), None, &mut out).unwrap();
         report(|| Ok(vec!["/nonexistent/beer.info".into()]), None, &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "100 0 0 0 0\n100 0 0 0 0\n");
+        assert_eq!(String::from_utf8(out).unwrap(), "100 0 0 0 0\n".repeat(3));
     }
 }

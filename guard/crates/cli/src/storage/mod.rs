@@ -30,8 +30,8 @@ pub enum Question {
     Shown(Shown),
     /// How full this server is, 0 to 100, as `cms.perf int 30 pgm /usr/bin/beer storage load --every 30` wants it.
     ///
-    /// 100: it takes no new files (`beer.overload`), or does not answer. The other four numbers of the line are 0: let
-    /// `cms.sched` go by `runq` alone.
+    /// 100: it takes no new files (`beer.overload`), or does not answer. The other four numbers of the line are 0: it wants
+    /// `cms.sched runq 100 maxload 99`, on servers and manager. With several daemons the fullest one counts.
     Load {
         #[command(flatten)]
         daemon: Daemon,

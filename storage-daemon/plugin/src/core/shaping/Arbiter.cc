@@ -11,26 +11,31 @@ Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, const Platform& pla
 }
 
 void Arbiter::Use(KeepTurns wanted) {
-    {
-        std::lock_guard<std::mutex> lock(looks_);
-        wanted_ = wanted;
-    }
-    Look();
+    std::lock_guard<std::mutex> lock(mutex_);
+    wanted_ = wanted;
+    for (Disk& disk : disks_)
+        Judge(disk, disk.scheduler);
 }
 
 void Arbiter::Look() {
-    std::lock_guard<std::mutex> lock(looks_);
     for (Disk& disk : disks_) {
+        // May wait for the device: not under the lock.
         const std::string scheduler = SchedulerOf(disk.filesystem.major_number, disk.filesystem.minor_number, sys_);
-        const bool turns = TurnsKept(scheduler, wanted_);
-        if (turns != disk.turns) disk.queue.Use(turns);
-        disk.turns = turns;
-        if (looked_ && scheduler != disk.scheduler)
-            log_("scheduler of " + disk.filesystem.path + " was " + disk.scheduler + ", is " + scheduler + ": " +
-                 PriorityEffect(scheduler, turns));
-        disk.scheduler = scheduler;
+        std::lock_guard<std::mutex> lock(mutex_);
+        Judge(disk, scheduler);
     }
+    std::lock_guard<std::mutex> lock(mutex_);
     looked_ = true;
+}
+
+void Arbiter::Judge(Disk& disk, const std::string& scheduler) {
+    const bool turns = TurnsKept(scheduler, wanted_);
+    if (looked_ && (scheduler != disk.scheduler || turns != disk.turns))
+        log_("scheduler of " + disk.filesystem.path + (scheduler == disk.scheduler ? "" : " was " + disk.scheduler) +
+             (scheduler == disk.scheduler ? " is " : ", is ") + scheduler + ": " + PriorityEffect(scheduler, turns));
+    if (turns != disk.turns) disk.queue.Use(turns);
+    disk.turns = turns;
+    disk.scheduler = scheduler;
 }
 
 void Arbiter::Start() {

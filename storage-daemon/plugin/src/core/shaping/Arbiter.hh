@@ -38,6 +38,9 @@ class Arbiter {
     void Start();
 
   private:
+    struct Disk;
+    void Judge(Disk& disk, const std::string& scheduler);
+
     struct Disk {
         Disk(const Filesystem& filesystem, const Platform& platform) : filesystem(filesystem), queue(platform) {}
         const Filesystem filesystem;
@@ -48,7 +51,7 @@ class Arbiter {
     const Log log_;
     const std::string sys_;
     std::deque<Disk> disks_; // by filesystem; they stay where they are
-    std::mutex looks_;       // of all but the queues
+    std::mutex mutex_;       // of all but the queues
     KeepTurns wanted_ = KeepTurns::automatic;
     bool looked_ = false;
     std::unique_ptr<PeriodicThread> thread_; // last: it uses the others

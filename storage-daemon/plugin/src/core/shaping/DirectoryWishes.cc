@@ -79,8 +79,10 @@ DirectoryWishes::Both DirectoryWishes::Parse(const std::string& directory, const
         const size_t dot = name.find_last_of('.');
         const std::string key = name.substr(0, dot), direction = dot == std::string::npos ? "" : name.substr(dot + 1);
         const bool known = direction == "r" || direction == "w";
-        const std::string wrong =
-            known ? ParseWish(key, value, wishes[direction == "r" ? 0 : 1]) : "the name does not end with .r or .w";
+        const std::string wrong = !known ? "the name does not end with .r or .w"
+                                  : key == "readahead" && direction == "w"
+                                      ? "it is for reads"
+                                      : ParseWish(key, value, wishes[direction == "r" ? 0 : 1]);
         if (!wrong.empty()) Complain(directory + ": attribute " + kPrefix + name + " does not count: " + wrong);
     }
     return wishes;

@@ -99,6 +99,10 @@ std::shared_ptr<const Shaping::Rule> Shaping::RuleOf(const Identity& who, uint32
         rule->limits[direction].push_back(own);
     }
     AddShares(*config, who, *rule);
+    // What is fetched beside what is asked for is not counted against a limit, and no turn ends with it.
+    for (size_t direction = 0; direction < kDirections; ++direction)
+        if (!rule->limits[direction].empty() || rule->policy[direction].priority.io_class == IoPriority::Class::idle)
+            rule->policy[direction].readahead = 0;
     return rule;
 }
 

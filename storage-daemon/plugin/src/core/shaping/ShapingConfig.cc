@@ -15,6 +15,7 @@ constexpr std::pair<const char*, uint64_t> kUnits[] = {
 };
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 60;
+constexpr uint64_t kLeastReadahead = 128 << 10;         // what the kernel does by itself
 constexpr uint64_t kMostReadahead = uint64_t{64} << 20; // each reader may have so much in the page cache
 
 struct Number {
@@ -243,7 +244,8 @@ std::string ParseWish(const std::string& key, const std::string& value, Wish& wi
     }
     if (key == "readahead") {
         if (std::string wrong = ParseSize(value, rate); !wrong.empty()) return wrong;
-        if (rate > kMostReadahead) return "'" + value + "' is more than 64MiB";
+        if (rate && (rate < kLeastReadahead || rate > kMostReadahead))
+            return "'" + value + "' is not 0B, or 128KiB to 64MiB";
         wish.readahead = rate;
         return "";
     }

@@ -13,9 +13,9 @@ namespace {
 
 constexpr off_t kUnaligned = 1; // a list of places is never read directly
 
-// The kernel takes as much per call as the device takes in one request (mm/readahead.c, force_page_cache_ra()): more
-// than this on most.
-constexpr off_t kAskedAtOnce = 512 << 10;
+// The kernel takes no more per call than the device takes in one request, or than it reads ahead by itself: 128 KiB as
+// it comes (mm/readahead.c, force_page_cache_ra()).
+constexpr uint64_t kAskedAtOnce = 128 << 10;
 
 constexpr IoPriority kInternal{IoPriority::Class::best_effort, 7}; // of the server's own work
 
@@ -72,11 +72,11 @@ std::optional<IoPriority> OssFile::Priority() const {
 
 void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
     const Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
-    if (stretch.empty()) return;
-    const int fd = wrapDF.getFD();
-    for (off_t at = static_cast<off_t>(stretch.begin); fd >= 0 && at < static_cast<off_t>(stretch.end);
-         at += kAskedAtOnce)
-        (void)posix_fadvise(fd, at, kAskedAtOnce, POSIX_FADV_WILLNEED); // a hint: who gets none reads as before
+    const int fd = stretch.empty() ? -1 : wrapDF.getFD();
+    if (fd < 0) return;
+    InPieces(stretch, kAskedAtOnce, [fd](uint64_t at, uint64_t bytes) { // a hint: who gets none reads as before
+        (void)posix_fadvise(fd, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+    });
 }
 
 template <typename Call>
