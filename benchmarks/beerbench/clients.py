@@ -114,11 +114,12 @@ class Clients:
         seconds: float,
         on_copy: Callable[[dict[str, Any]], None],
         depth: int = 4,
+        block: int = 256 << 10,
     ) -> Run:
         """Starts clients that copy `size` bytes again and again, from disks chosen with these weights."""
         argv = ["python3", "-m", "client.copies", "--endpoint", self.storage.endpoint, "--clients", str(clients)]
         argv += ["--bytes", str(size), "--duration", str(seconds), "--stop-file", f"{OUT_IN_ROOT}/{name}.stop"]
-        argv += ["--depth", str(depth)]
+        argv += ["--depth", str(depth), "--block", str(block)]
         for paths, weight in zip(self.storage.disks, weights, strict=True):
             argv += ["--disk", ",".join(paths), "--weight", str(weight)]
         (self.out / f"{name}.stop").unlink(missing_ok=True)

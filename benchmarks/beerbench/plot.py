@@ -52,7 +52,9 @@ def bars(
         there = [(at, value) for at, value in enumerate(values) if value is not None and np.isfinite(value)]
         places = [at + (number - (len(groups) - 1) / 2) * width for at, _ in there]
         drawn = axis.bar(places, [value for _, value in there], width * 0.92, label=label)
-        axis.bar_label(drawn, [f"{value:.2g}" for _, value in there], fontsize=7, padding=1)
+        axis.bar_label(
+            drawn, [f"{value:.2g}" if value < 99.5 else f"{value:.0f}" for _, value in there], fontsize=7, padding=1
+        )
     if goal is not None:
         axis.axhline(goal, color="#57606a", linewidth=1, linestyle="--", label="goal")
     axis.set_xticks(range(len(names)), names)

@@ -115,7 +115,7 @@ def test_copies_count_for_the_policy_under_which_they_end() -> None:
     copies += [copy(600.0 + t / 2, 0.5) for t in range(100)]
     copies += [copy(200.0, 0.01, "lost"), copy(199.0, 3.0)]
     data = {"copies": copies, "windows": windows, "copy_bytes": 1_000_000}
-    record = Record("bandwidth", {"disks": "seeks", "slower": 16, "depth": 1}, {}, data)
+    record = Record("bandwidth", {"disks": "seeks", "slower": 16, "depth": 1, "block_kib": 256}, {}, data)
     results = bandwidth.study(record)
     rows = {row["policy"]: row for row in results["rows"]}
     assert [rows[name]["copies"] for name in names] == [100, 100, 101, 100, 100, 100, 100]
@@ -131,10 +131,11 @@ def test_copies_count_for_the_policy_under_which_they_end() -> None:
 
 
 def test_a_policy_is_the_talks_part_of_a_fair_share() -> None:
-    assert bandwidth.rules_of("unlimited", "throttled", 1e6) == "beer.policy space:* r iotype direct\n"
-    assert bandwidth.rules_of("unlimited", "seeks", 1e6) == ""
-    assert bandwidth.rules_of("100", "seeks", 2.14e6) == "beer.policy space:* r bandwidth 1000000B/s\n"
-    assert bandwidth.rules_of("one-reader", "seeks", 1e6) == "beer.overload * readers 1\n"
+    assert bandwidth.rules_of("unlimited", "throttled", 1e6, 4) == "beer.policy space:* r iotype direct\n"
+    assert bandwidth.rules_of("unlimited", "seeks", 1e6, 4) == ""
+    assert bandwidth.rules_of("100", "seeks", 2.14e6, 4) == "beer.policy space:* r bandwidth 1000000B/s\n"
+    assert bandwidth.rules_of("readahead", "seeks", 1e6, 8) == "beer.policy space:* r readahead 4MiB\n"
+    assert bandwidth.rules_of("one-reader", "seeks", 1e6, 4) == "beer.overload * readers 1\n"
 
 
 def pictures() -> dict[str, Figure]:

@@ -33,7 +33,7 @@ LABELS = ["beer-data1", "beer-data2"]
 WEIGHTS = [0.65, 0.35]
 # What the emulated node can serve without its CPU being the limit; of one throttled disk.
 BYTES_PER_SECOND, IOPS = 5_000_000, 120
-CLIENTS, COPY_BYTES = 12, 4 << 20
+CLIENTS = 12
 STALL_SECONDS = 1
 SETTLE = 6.0  # the policy is looked at once a second
 LONGEST_COPY = 600.0
@@ -43,6 +43,7 @@ ENOUGH = 100
 @dataclass(frozen=True)
 class Case:
     part: float | None = None  # of a fair share, for each stream
+    readahead: bool = False  # in stretches of half a copy
     rules: str = ""  # what else the policy says
     talk: tuple[float, float, float, float] | None = None  # mean, p95, p99 in seconds, GB/s
 
@@ -55,7 +56,7 @@ CASES = {
     "175": Case(175 / 214, talk=(13.4, 15.6, 20.2, 26)),
     "200": Case(200 / 214, talk=(12.3, 15.7, 25.4, 28)),
     UNLIMITED: Case(talk=(11.9, 40.7, 104, 30)),
-    "readahead": Case(rules="beer.policy space:* r readahead 2MiB\n"),
+    "readahead": Case(readahead=True),
     "one-reader": Case(rules="beer.overload * readers 1\n"),
 }
 DEFAULTS = {
@@ -75,16 +76,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--copies", type=int, default=120, help="that begin under each policy (default: 120)")
     parser.add_argument("--seconds", type=float, default=500, help="of each policy, at most (default: 500)")
     parser.add_argument("--depth", type=int, default=1, help="requests at a time of each client (default: 1)")
+    parser.add_argument("--copy-mib", type=int, default=4, help="size of a copy (default: 4)")
+    parser.add_argument("--block-kib", type=int, default=256, help="of one request (default: 256)")
     parser.add_argument("--slower", type=float, default=24, help="than an HDD is a disk with a head (default: 24)")
     parser.add_argument("--scheduler", default="mq-deadline", help="of disks with a head (default: mq-deadline)")
 
 
-def rules_of(name: str, disks: str, fair: float) -> str:
+def rules_of(name: str, disks: str, fair: float, copy_mib: int) -> str:
     """The policy file; `fair`: bytes per second that each stream would have if all had the same."""
     case = CASES[name]
     wishes = " iotype direct" if disks == "throttled" else ""
     if case.part is not None:
         wishes += f" bandwidth {int(case.part * fair)}B/s"
+    if case.readahead:
+        wishes += f" readahead {copy_mib // 2}MiB"
     return (f"beer.policy space:* r{wishes}\n" if wishes else "") + case.rules
 
 
@@ -100,12 +105,12 @@ def record(options: argparse.Namespace, out: Path) -> Record:
         session.guard.take_away()
         _prepare(session, options)
         fair = len(DISKS) * BYTES_PER_SECOND / CLIENTS
-        size = COPY_BYTES
+        size, block = options.copy_mib << 20, options.block_kib << 10
         total = len(names) * (options.seconds + 2 * LONGEST_COPY) + 600
-        run = session.clients.copies("copies", CLIENTS, size, WEIGHTS, total, copies.append, options.depth)
+        run = session.clients.copies("copies", CLIENTS, size, WEIGHTS, total, copies.append, options.depth, block)
         run.wait_ready(180)
         for name in names:
-            rules = rules_of(name, options.disks, fair)
+            rules = rules_of(name, options.disks, fair, options.copy_mib)
             shaping.set_policy(session.node, rules)
             time.sleep(SETTLE)
             _wait_for_all(copies)
@@ -121,7 +126,8 @@ def record(options: argparse.Namespace, out: Path) -> Record:
             story.say(f"policy {name}: {rate / 1e6:.2f} MB/s")
         run.finish(60)
     parameters = {
-        name: getattr(options, name) for name in ("disks", "copies", "seconds", "depth", "slower", "scheduler")
+        name: getattr(options, name)
+        for name in ("disks", "copies", "seconds", "depth", "copy_mib", "block_kib", "slower", "scheduler")
     }
     made = Record("bandwidth", parameters, facts, {"copies": copies, "windows": windows, "copy_bytes": size})
     made.save(out)
@@ -134,7 +140,7 @@ def _prepare(session: Session, options: argparse.Namespace) -> None:
             session.use_scheduler(disk, options.scheduler)
         else:
             session.node.throttle(label, IOPS, BYTES_PER_SECOND)  # type: ignore[attr-defined]
-    shaping.set_policy(session.node, rules_of(UNLIMITED, options.disks, 0))
+    shaping.set_policy(session.node, rules_of(UNLIMITED, options.disks, 0, options.copy_mib))
     shaping.stall_the_refused(session.node, STALL_SECONDS)
     shaping.restart(session.node)
 
@@ -220,7 +226,8 @@ def show(record: Record, results: dict[str, Any]) -> str:
         rows.append([row["policy"], str(row["copies"]), *times, f"{row['mb_s']:.2f}", *ratios])
     kind = record.parameters["disks"]
     lines = [f"disks: {shaping.head_in_words(record.parameters['slower'])}" if kind == "seeks" else "disks: throttled"]
-    lines += [f"{CLIENTS} clients, {record.parameters['depth']} requests of 256 KiB at a time"]
+    depth, block = record.parameters["depth"], record.parameters["block_kib"]
+    lines += [f"{CLIENTS} clients copy {record.data['copy_bytes'] >> 20} MiB each, {depth} x {block} KiB at a time"]
     lines += [f"{row['policy']}: {line}" for row in results["rows"] for line in row["rules"].splitlines()]
     reached = [row["policy"] for row in results["rows"] if row["goal"]]
     goal = f"goal: p99 x {GOAL_P99} at {GOAL_THROUGHPUT:.2f} of the throughput, of {ENOUGH} copies or more: "
