@@ -167,7 +167,7 @@ def compare(case: Callable[[Server], float], one: Server, other: Server, pairs: 
     return [statistics.median(column) for column in zip(*found, strict=True)]
 
 
-def block(number: int, cases: list[str], content: bytes) -> dict[tuple[str, str], list[float]]:
+def block(number: int, cases: list[str], content: bytes, sendfile: bool = False) -> dict[tuple[str, str], list[float]]:
     """Every case against every other server, all of them fresh."""
     found = {}
     with tempfile.TemporaryDirectory(prefix="beer-bench.") as folder:
@@ -176,7 +176,10 @@ def block(number: int, cases: list[str], content: bytes) -> dict[tuple[str, str]
         servers = {}
         for name, changes in SERVERS.items():
             server = servers[name] = Server(Path(folder) / name)
-            server.write_config(OPEN_HOUSE | changes)
+            if sendfile and not changes:
+                server.write_config(OPEN_HOUSE | {"xrootd.async": "xrootd.async off"}, "beer.sendfile on\n")
+            else:
+                server.write_config(OPEN_HOUSE | changes)
             furnish(server, Path(folder))
             server.start()
         try:
@@ -196,13 +199,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="the cost of libXrdBeer, as JSON")
     parser.add_argument("--pairs", type=int, default=10, help="blocks, each with fresh servers")
     parser.add_argument("--case", choices=CASES, action="append")
+    parser.add_argument("--sendfile", action="store_true", help="with beer.sendfile on")
     options = parser.parse_args()
     names = options.case or list(CASES)
     content = os.urandom(LARGE_BYTES)
     blocks = []
     for number in range(options.pairs):
         print(f"block {number + 1} of {options.pairs}", file=sys.stderr)
-        blocks.append(block(number, names, content))
+        blocks.append(block(number, names, content, options.sendfile))
     result: dict[str, Any] = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "pairs": options.pairs}
     result["cases"] = {}
     for name in names:

@@ -33,7 +33,8 @@ CASES: dict[str, tuple[bool, str]] = {
     "rate limit": (True, RATE_LIMIT),
     "both": (True, THREAD_LIMIT + RATE_LIMIT),
 }
-STARTING = 3.0  # seconds in which the storm gets going; what it is owed at the start of a rate limit is gone then
+# Seconds in which the storm gets going. A rate limit is waited for until it is met: what the storm is owed is gone then.
+STARTING = 3.0
 
 
 def ask_for_ever(endpoint: str, path: str) -> None:
@@ -80,6 +81,9 @@ def one(stormers: int, policy: str, seconds: float) -> dict[str, Any]:
         storm = [process(server, "storm", "batch") for _ in range(stormers)]
         try:
             time.sleep(STARTING)
+            deadline = time.monotonic() + 60
+            while storm and RATE_LIMIT in policy and not server.count("stall.storage") and time.monotonic() < deadline:
+                time.sleep(0.1)
             served, began = server.count("meta.storage"), time.monotonic()
             said, _ = process(server, "victim", "storage", str(seconds)).communicate(timeout=60 + 20 * seconds)
             took = time.monotonic() - began

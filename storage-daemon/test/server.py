@@ -193,3 +193,10 @@ class Server:
         yield
         grown = {k: self.count(series.replace("_", "."), field) - before[k] for k, (series, field) in names.items()}
         assert grown == expected
+
+
+def use_policy(server: Server, text: str) -> None:
+    new = server.folder / "policy.new"
+    new.write_text(text)
+    new.chmod(0o644)
+    new.rename(server.policy_file)

@@ -14,10 +14,10 @@ from typing import Any
 
 from conftest import FILE_BYTES
 from info import ask
-from server import Server
+from server import Server, use_policy
 from session import Session
 from test_measuring import eventually
-from test_shaping import MB, command, use_policy
+from test_shaping import MB, command
 
 
 def streams(server: Server) -> list[dict[str, Any]]:

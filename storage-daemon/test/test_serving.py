@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 from conftest import FILE_BYTES
-from server import Server
+from server import Server, use_policy
 from test_measuring import eventually
-from test_shaping import use_policy
 
 FULL_RUN = (
     "unshare",

@@ -4,8 +4,6 @@
 Bounds on time are those that no slow machine can break: batch never gets more than its rate.
 """
 
-import ctypes
-import mmap
 import os
 import subprocess
 import time
@@ -17,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from conftest import FILE_BYTES, batch_port_of
-from server import Server, ServerError, free_port
+from page_cache import forget, in_memory
+from server import Server, ServerError, free_port, use_policy
 from session import Session, SessionError
 from test_measuring import READERS, eventually
 
@@ -153,13 +152,6 @@ def test_more_batch_connections_than_may_be_held_come_back_later(server: Server)
 # What is configured
 
 
-def use_policy(server: Server, text: str) -> None:
-    new = server.folder / "policy.new"
-    new.write_text(text)
-    new.chmod(0o644)
-    new.rename(server.policy_file)
-
-
 @pytest.fixture
 def with_policy(server: Server) -> Server:
     """A server whose policy file limits the application `slow`."""
@@ -271,34 +263,6 @@ def test_every_io_type_reads_and_writes_the_same_bytes(
     server.run("xrdcp", "-s", "-f", server.url("02/store/new"), tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == content[: 3 * MB + 17]
     assert server.segment()["header"]["internal_errors"] == 0
-
-
-# mincore(2) tells of the page cache without touching it; Python has no name for it.
-libc = ctypes.CDLL(None, use_errno=True)
-libc.mmap.restype = ctypes.c_void_p
-libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
-libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
-libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-
-
-def in_memory(path: Path) -> int:
-    """Bytes of a file that are in the page cache."""
-    size = path.stat().st_size
-    pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
-    with path.open("rb") as file:
-        address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
-    assert address not in (None, ctypes.c_void_p(-1).value), os.strerror(ctypes.get_errno())
-    failed = libc.mincore(address, size, pages)
-    libc.munmap(address, size)
-    assert failed == 0, os.strerror(ctypes.get_errno())
-    return sum(byte & 1 for byte in pages.raw) * mmap.PAGESIZE
-
-
-def forget(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    assert in_memory(path) == 0, "the tests are in memory: nothing can be shown"
 
 
 @pytest.mark.on_disk

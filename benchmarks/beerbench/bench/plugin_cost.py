@@ -35,17 +35,19 @@ TARGET = 0.98
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=15, help="pairs on files in memory (default: 15)")
     parser.add_argument("--throttled", type=int, default=5, help="pairs on a throttled disk; 0 = none (default: 5)")
+    parser.add_argument("--sendfile", action="store_true", help="with beer.sendfile on (files in memory only)")
     parser.add_argument("--seconds", type=float, default=15, help="of a run on the throttled disk (default: 15)")
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:
     facts = host_facts()
     build = ["make", "--no-print-directory", "-s", "-C", "storage-daemon", "bench", f"PAIRS={options.pairs}"]
+    build += ["ARGUMENTS=--sendfile"] * options.sendfile
     data = {"memory": run_json("storage-daemon's benchmark", build, timeout=3600)}
     if options.throttled:
         throttled, facts = _throttled(options, out)
         data["throttled"] = throttled
-    parameters = {name: getattr(options, name) for name in ("pairs", "throttled", "seconds")}
+    parameters = {name: getattr(options, name) for name in ("pairs", "throttled", "sendfile", "seconds")}
     made = Record("plugin-cost", parameters, facts, data)
     made.save(out)
     return made

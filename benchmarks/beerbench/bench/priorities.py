@@ -27,6 +27,7 @@ from ..waiting import Story
 
 DISK, LABEL = "/data/01", "beer-data1"
 USER = "storage"
+ALONE = "-alone"
 # What the emulated node can serve without its CPU being the limit.
 BYTES_PER_SECOND, IOPS = 8_000_000, 120
 SETTLE = 7.0  # the policy is looked at once a second, the scheduler every 5 s
@@ -70,8 +71,8 @@ GOAL_CELL = CELLS[11].name
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    schedulers = "of the node's disk, in this order; bfq+turns: with those of the plug-in, as the others"
-    parser.add_argument("--schedulers", default="bfq,bfq+turns,mq-deadline,none", help=schedulers)
+    schedulers = "of the node's disk, in this order; with -alone: without the turns of the plug-in"
+    parser.add_argument("--schedulers", default="bfq,bfq-alone,mq-deadline,none", help=schedulers)
     parser.add_argument("--cells", help="numbers of rows, from 1 on, such as 12 or 1,12 (default: all)")
     idle = "that bfq waits for a stream's next request; its own 8 ms are for real CPUs (default: 100)"
     parser.add_argument("--slice-idle-ms", type=int, default=100, help=idle)
@@ -83,12 +84,12 @@ def application(priority: str) -> str:
     return priority.replace(":", "")
 
 
-def policy_lines(turns: bool = False) -> str:
-    """An application for each priority; the storage user may call himself so. `turns`: on every disk."""
+def policy_lines(turns: bool = True) -> str:
+    """An application for each priority; the storage user may call himself so. `turns`: those of the plug-in."""
     priorities = sorted({one for cell in CELLS for one in (cell.first, *cell.others)})
     lines = [f"beer.policy app:{application(one)} rw iotype direct iopriority {one}" for one in priorities]
     lines += [f"beer.trust {application(one)} {USER}" for one in priorities]
-    return "\n".join([*lines, *["beer.turns on"] * turns]) + "\n"
+    return "\n".join(lines if turns else [*lines, "beer.turns off"]) + "\n"
 
 
 def streams_of(cell: Cell, readable: list[str]) -> list[Stream]:
@@ -112,9 +113,9 @@ def record(options: argparse.Namespace, out: Path) -> Record:
         _prepare(session)
         for _ in range(options.rounds):
             for scheduler in options.schedulers.split(","):
-                kernels, _, turns = scheduler.partition("+")
+                kernels = scheduler.removesuffix(ALONE)
                 session.use_scheduler(DISK, kernels)
-                shaping.set_policy(session.node, policy_lines(bool(turns)))
+                shaping.set_policy(session.node, policy_lines(turns=kernels == scheduler))
                 time.sleep(SETTLE)
                 if kernels == "bfq":
                     _set_slice_idle(session, options.slice_idle_ms)
@@ -146,7 +147,7 @@ def _set_slice_idle(session: Session, milliseconds: int) -> None:
 
 
 def study(record: Record) -> dict[str, Any]:
-    """For each cell and scheduler the median share of the first stream, and the MB/s of both sides."""
+    """For each cell and scheduler the median share of the first stream (of two the lower), and both sides' MB/s."""
     results: dict[str, Any] = {"rows": [], "goal": GOAL}
     schedulers = list(dict.fromkeys(one["scheduler"] for one in record.data["cells"]))
     measured = {one["cell"] for one in record.data["cells"]}
@@ -154,7 +155,7 @@ def study(record: Record) -> dict[str, Any]:
         row: dict[str, Any] = {"cell": cell.name, "talk": share(*cell.talk)}
         for scheduler in schedulers:
             found = [one for one in record.data["cells"] if one["cell"] == cell.name and one["scheduler"] == scheduler]
-            middle = sorted(found, key=lambda one: share(one["first"], one["others"]))[len(found) // 2]
+            middle = sorted(found, key=lambda one: share(one["first"], one["others"]))[(len(found) - 1) // 2]
             row[scheduler] = {key: middle[key] for key in ("first", "others")}
             row[scheduler]["share"] = share(middle["first"], middle["others"])
         results["rows"].append(row)

@@ -7,7 +7,7 @@
 
 namespace beer {
 
-TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerLeavesThemToUs) {
+TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerIsKnown) {
     TemporaryFolder sys;
     const auto use = [&](const std::string& scheduler) {
         std::filesystem::create_directories(sys / "dev/block/8:1/queue");
@@ -31,19 +31,19 @@ TEST(ArbiterTest, KeepsTurnsWhereTheSchedulerLeavesThemToUs) {
     use("none mq-deadline [bfq]\n");
     arbiter.Look();
     arbiter.Look();
-    EXPECT_FALSE(arbiter.QueueOf(0)->on());
+    EXPECT_TRUE(arbiter.QueueOf(0)->on());
     ASSERT_EQ(said.size(), 2u);
     EXPECT_NE(said[1].find("/data/01 was mq-deadline, is bfq"), std::string::npos) << said[1];
 
-    arbiter.Use(KeepTurns::everywhere);
+    arbiter.Use(false);
+    EXPECT_FALSE(arbiter.QueueOf(0)->on());
+    arbiter.Use(true);
     EXPECT_TRUE(arbiter.QueueOf(0)->on());
     EXPECT_FALSE(arbiter.QueueOf(1)->on());
-    arbiter.Use(KeepTurns::nowhere);
-    EXPECT_FALSE(arbiter.QueueOf(0)->on());
     ASSERT_EQ(said.size(), 4u);
-    EXPECT_EQ(said[2], "scheduler of /data/01 is bfq: I/O priorities have full effect, their classes also by turns "
+    EXPECT_EQ(said[2], "scheduler of /data/01 is bfq: I/O priorities have full effect");
+    EXPECT_EQ(said[3], "scheduler of /data/01 is bfq: I/O priorities have full effect, their classes also by turns "
                        "that are kept here");
-    EXPECT_EQ(said[3], "scheduler of /data/01 is bfq: I/O priorities have full effect");
 }
 
 } // namespace beer

@@ -47,28 +47,23 @@ TEST_F(SchedulerTest, WhatIsNotThereIsNotKnown) {
     EXPECT_EQ(Of(0, 43), "");
 }
 
-TEST_F(SchedulerTest, TurnsAreKeptAsWantedAndWhatThatDoesIsSaid) {
+TEST_F(SchedulerTest, WhatPrioritiesDoIsSaid) {
     const struct {
         const char* scheduler;
-        KeepTurns wanted;
-        bool kept;
+        bool turns;
         const char* said;
     } cases[] = {
-        {"none", KeepTurns::automatic, true, "only the class has an effect, by turns"},
-        {"mq-deadline", KeepTurns::automatic, true, "only the class has an effect, by turns"},
-        {"bfq", KeepTurns::automatic, false, "I/O priorities have full effect"},
-        {"", KeepTurns::automatic, false, "is not known"},
-        {"bfq", KeepTurns::everywhere, true, "full effect, their classes also by turns"},
-        {"none", KeepTurns::everywhere, true, "only the class has an effect, by turns"},
-        {"", KeepTurns::everywhere, false, "is not known"},
-        {"none", KeepTurns::nowhere, false, "have no effect"},
-        {"mq-deadline", KeepTurns::nowhere, false, "only the class has an effect, until"},
-        {"bfq", KeepTurns::nowhere, false, "I/O priorities have full effect"},
+        {"none", true, "only the class has an effect, by turns"},
+        {"mq-deadline", true, "only the class has an effect, by turns"},
+        {"bfq", true, "full effect, their classes also by turns"},
+        {"", true, "is not known"},
+        {"none", false, "have no effect"},
+        {"mq-deadline", false, "only the class has an effect, until"},
+        {"bfq", false, "I/O priorities have full effect"},
+        {"", false, "is not known"},
     };
     for (const auto& one : cases) {
-        const bool kept = TurnsKept(one.scheduler, one.wanted);
-        EXPECT_EQ(kept, one.kept) << one.scheduler;
-        const std::string said = PriorityEffect(one.scheduler, kept);
+        const std::string said = PriorityEffect(one.scheduler, one.turns);
         EXPECT_NE(said.find(one.said), std::string::npos) << said;
     }
 }

@@ -81,9 +81,9 @@ TEST_F(ShapingConfigTest, SharesTrustAndOperators) {
     EXPECT_EQ(Add("beer.trust daq shift dataquality"), "");
     EXPECT_EQ(Add("beer.operator root admin"), "");
     EXPECT_TRUE(config.IsOperator("admin"));
-    EXPECT_EQ(config.turns, KeepTurns::automatic);
+    EXPECT_TRUE(config.turns);
     EXPECT_EQ(Add("beer.turns off"), "");
-    EXPECT_EQ(config.turns, KeepTurns::nowhere);
+    EXPECT_FALSE(config.turns);
     EXPECT_FALSE(config.IsOperator("alice"));
 }
 
@@ -166,8 +166,8 @@ TEST_F(ShapingConfigTest, WhatIsWrongIsSaid) {
         {"beer.space data data", "not an absolute path"},
         {"beer.trust daq", "wants an application"},
         {"beer.operator", "wants at least one user"},
-        {"beer.turns", "wants auto, on or off"},
-        {"beer.turns never", "wants auto, on or off"},
+        {"beer.turns", "wants on or off"},
+        {"beer.turns never", "wants on or off"},
         {"beer.overload /data/01 readers", "wants PATH"},
         {"beer.overload data readers 5", "not an absolute path"},
         {"beer.overload * files 5", "'files' is not readers"},

@@ -13,9 +13,10 @@ class Context {
     // Without one, the work is the server's own (checksums, clean-up).
     static const Context* Current() { return current_; }
 
-    // `policy` must outlive it; null = the default.
-    explicit Context(const Origin& origin, bool sequential = false, const Policy* policy = nullptr)
-        : origin(origin), sequential(sequential), policy(policy), outer_(current_) {
+    // `policy` must outlive it; null = the default. `descriptor`: see below.
+    explicit Context(const Origin& origin, bool sequential = false, const Policy* policy = nullptr,
+                     int* descriptor = nullptr)
+        : origin(origin), sequential(sequential), policy(policy), descriptor(descriptor), outer_(current_) {
         current_ = this;
     }
     ~Context() { current_ = outer_; }
@@ -25,6 +26,7 @@ class Context {
     const Origin origin;
     const bool sequential;      // the client said that it reads from the beginning to the end
     const Policy* const policy; // of this stream and direction
+    int* const descriptor;      // a prefetch waits, and puts here where to send from; null = it is a hint
 
   private:
     const Context* const outer_;

@@ -84,10 +84,16 @@ std::string Instance(const Words& values, Settings& settings) {
     return "";
 }
 
+std::string Sendfile(const Words& values, Settings& settings) {
+    if (values.size() != 1 || (values[0] != "on" && values[0] != "off")) return "wants on or off";
+    settings.sendfile = values[0] == "on";
+    return "";
+}
+
 const std::map<std::string, std::function<std::string(const Words&, Settings&)>> kDirectives = {
     {"beer.batch", Batch},         {"beer.control", ControlFilePath}, {"beer.fs", Directories},
     {"beer.info", InfoSocketPath}, {"beer.instance", Instance},       {"beer.policyfile", PolicyFilePath},
-    {"beer.segment", SegmentFile},
+    {"beer.segment", SegmentFile}, {"beer.sendfile", Sendfile},
 };
 
 std::string Names(std::vector<std::string> all) {

@@ -59,7 +59,7 @@ XrdOss* XrdOssAddStorageSystem2(XrdOss* lower, XrdSysLogger* logger, const char*
                 std::to_string(filesystem.major_number) + ":" + std::to_string(filesystem.minor_number);
             const std::string scheduler = SchedulerOf(filesystem.major_number, filesystem.minor_number);
             const std::string effect = (scheduler.empty() ? "" : ", scheduler " + scheduler) + ": " +
-                                       PriorityEffect(scheduler, TurnsKept(scheduler, core->shaping().config()->turns));
+                                       PriorityEffect(scheduler, core->shaping().config()->turns);
             log.Say("beer: measures ", filesystem.path.c_str(), " on device ", device.c_str(), effect.c_str());
         }
         if (!policy_file.empty()) {

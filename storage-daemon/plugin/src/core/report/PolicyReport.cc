@@ -30,7 +30,7 @@ Json Filesystems(Core& core, const ShapingConfig& config) {
         all.push_back({{"path", one.path},
                        {"device", std::to_string(one.major_number) + ":" + std::to_string(one.minor_number)},
                        {"scheduler", scheduler.empty() ? Json() : Json(scheduler)},
-                       {"priorities", PriorityEffect(scheduler, TurnsKept(scheduler, config.turns))},
+                       {"priorities", PriorityEffect(scheduler, config.turns)},
                        {"most_readers", open.readers},
                        {"most_writers", open.writers},
                        {"overloaded", core.shaping().overload().overloaded(i)},

@@ -10,7 +10,7 @@ Arbiter::Arbiter(const std::vector<Filesystem>& filesystems, const Platform& pla
     Look();
 }
 
-void Arbiter::Use(KeepTurns wanted) {
+void Arbiter::Use(bool wanted) {
     std::lock_guard<std::mutex> lock(mutex_);
     wanted_ = wanted;
     for (Disk& disk : disks_)
@@ -29,7 +29,7 @@ void Arbiter::Look() {
 }
 
 void Arbiter::Judge(Disk& disk, const std::string& scheduler) {
-    const bool turns = TurnsKept(scheduler, wanted_);
+    const bool turns = wanted_ && !scheduler.empty();
     if (looked_ && (scheduler != disk.scheduler || turns != disk.turns))
         log_("scheduler of " + disk.filesystem.path + (scheduler == disk.scheduler ? "" : " was " + disk.scheduler) +
              (scheduler == disk.scheduler ? " is " : ", is ") + scheduler + ": " + PriorityEffect(scheduler, turns));

@@ -15,8 +15,10 @@
 
 namespace beer {
 
-// Keeps the classes of I/O priorities apart on disks whose scheduler does not, or only inside the kernel: a disk that
-// has 32 requests of a lower class already serves them first.
+// Keeps the classes of I/O priorities apart on every disk whose scheduler is known. Most schedulers do not, or only
+// inside the kernel: a disk that has 32 requests of a lower class already serves them first. bfq does, but for each
+// thread by itself, and the requests of one stream come by many threads: alone it gave rt less of a disk than with
+// turns.
 class Arbiter {
   public:
     using Log = std::function<void(const std::string&)>;
@@ -33,7 +35,7 @@ class Arbiter {
     }
     // Looks at the schedulers, which may be changed while the server runs.
     void Look();
-    void Use(KeepTurns wanted);
+    void Use(bool wanted);
     // Does so every 5 s, in a thread of its own.
     void Start();
 
@@ -52,7 +54,7 @@ class Arbiter {
     const std::string sys_;
     std::deque<Disk> disks_; // by filesystem; they stay where they are
     std::mutex mutex_;       // of all but the queues
-    KeepTurns wanted_ = KeepTurns::automatic;
+    bool wanted_ = true;
     bool looked_ = false;
     std::unique_ptr<PeriodicThread> thread_; // last: it uses the others
 };

@@ -38,11 +38,6 @@ std::string SchedulerOf(uint32_t major_number, uint32_t minor_number, const std:
     return Chosen(device / "queue" / "scheduler");
 }
 
-bool TurnsKept(const std::string& scheduler, KeepTurns wanted) {
-    if (scheduler.empty() || wanted == KeepTurns::nowhere) return false;
-    return wanted == KeepTurns::everywhere || scheduler != "bfq";
-}
-
 const char* PriorityEffect(const std::string& scheduler, bool turns) {
     if (scheduler.empty()) return "the effect of I/O priorities is not known";
     if (scheduler == "bfq")

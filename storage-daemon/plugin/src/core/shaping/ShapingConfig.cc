@@ -187,11 +187,8 @@ std::string AddOperators(ShapingConfig& config, const Words& words) {
 }
 
 std::string AddTurns(ShapingConfig& config, const Words& words) {
-    static const std::map<std::string, KeepTurns> kinds = {
-        {"auto", KeepTurns::automatic}, {"on", KeepTurns::everywhere}, {"off", KeepTurns::nowhere}};
-    const auto kind = words.size() == 2 ? kinds.find(words[1]) : kinds.end();
-    if (kind == kinds.end()) return "wants auto, on or off";
-    config.turns = kind->second;
+    if (words.size() != 2 || (words[1] != "on" && words[1] != "off")) return "wants on or off";
+    config.turns = words[1] == "on";
     return "";
 }
 

@@ -10,7 +10,6 @@
 #include "core/shaping/MetaOperation.hh"
 #include "core/shaping/Overload.hh"
 #include "core/shaping/Policy.hh"
-#include "core/shaping/Scheduler.hh"
 
 namespace beer {
 
@@ -47,7 +46,7 @@ struct ShapingConfig {
     uint32_t threads_of_all = 0;             // 0 = as many as like
     std::set<std::string> banned;
     std::set<std::string> operators;
-    KeepTurns turns = KeepTurns::automatic;
+    bool turns = true;
     std::vector<std::string> lines; // all of the above as it was written
 
     // The space of the longest path that it is below; "default" without one.

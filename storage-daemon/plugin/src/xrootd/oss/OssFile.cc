@@ -6,16 +6,12 @@
 
 #include "XrdSfs/XrdSfsAio.hh"
 #include "core/Context.hh"
-#include "core/shaping/Stretch.hh"
+#include "core/PageCache.hh"
 
 namespace beer {
 namespace {
 
 constexpr off_t kUnaligned = 1; // a list of places is never read directly
-
-// The kernel takes no more per call than the device takes in one request, or than it reads ahead by itself: 128 KiB as
-// it comes (mm/readahead.c, force_page_cache_ra()).
-constexpr uint64_t kAskedAtOnce = 128 << 10;
 
 constexpr IoPriority kInternal{IoPriority::Class::best_effort, 7}; // of the server's own work
 
@@ -74,9 +70,7 @@ void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
     const Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
     const int fd = stretch.empty() ? -1 : wrapDF.getFD();
     if (fd < 0) return;
-    InPieces(stretch, kAskedAtOnce, [fd](uint64_t at, uint64_t bytes) { // a hint: who gets none reads as before
-        (void)posix_fadvise(fd, static_cast<off_t>(at), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
-    });
+    AskFor(fd, stretch);
 }
 
 template <typename Call>
@@ -128,6 +122,19 @@ ssize_t OssFile::WriteV(XrdOucIOVec* pieces, int count) {
 ssize_t OssFile::pgWrite(void* buffer, off_t offset, size_t size, uint32_t* checksums, uint64_t options) {
     return Do(Event::write, buffer, offset, size,
               [&](XrdOssDF& file) { return file.pgWrite(buffer, offset, size, checksums, options); });
+}
+
+ssize_t OssFile::Read(off_t offset, size_t size) {
+    const Context* context = Context::Current();
+    const int fd = context && context->descriptor ? wrapDF.getFD() : -1;
+    if (fd < 0) return wrapDF.Read(offset, size); // a hint; not a request that a client waits for
+    const IoPrioritySentry priority(core_.platform(), Priority());
+    OperationTimer timer = Timer(Event::read, size);
+    if (context->policy) ReadAhead(offset, size, context->policy->readahead);
+    const auto begin = static_cast<uint64_t>(offset);
+    if (!FetchIntoMemory(fd, {begin, begin + size})) return timer.Done(0, true); // it is read, and fails there
+    *context->descriptor = fd;
+    return timer.Done(static_cast<ssize_t>(size), true);
 }
 
 int OssFile::Fsync() {

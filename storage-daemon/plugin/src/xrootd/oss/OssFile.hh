@@ -41,10 +41,11 @@ class OssFile final : public XrdOssWrapDF {
     int pgWrite(XrdSfsAio* request, uint64_t options) override;
     int Fsync(XrdSfsAio* request) override;
 
-    // A prefetch hint; not a request that a client waits for.
-    ssize_t Read(off_t offset, size_t size) override { return wrapDF.Read(offset, size); }
+    // A prefetch: a hint, or before sendfile (Context::descriptor) the request itself.
+    ssize_t Read(off_t offset, size_t size) override;
 
-    // With a descriptor XRootD would use sendfile, with an address it would read the mapping: both unseen by us.
+    // With a descriptor XRootD would use sendfile by itself, with an address it would read the mapping: both unseen by
+    // us.
     int getFD() override { return -1; }
     off_t getMmap(void** address) override {
         *address = nullptr;

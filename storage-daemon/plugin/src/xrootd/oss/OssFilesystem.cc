@@ -35,7 +35,9 @@ XrdOssDF* OssFilesystem::newDir(const char* tident) { return Wrap<OssDirectory>(
 
 XrdOssDF* OssFilesystem::newFile(const char* tident) { return Wrap<OssFile>(wrapPI.newFile(tident), core_, wrapPI); }
 
-uint64_t OssFilesystem::Features() { return wrapPI.Features() | XRDOSS_HASNAIO | XRDOSS_HASNOSF; }
+uint64_t OssFilesystem::Features() {
+    return wrapPI.Features() | XRDOSS_HASNAIO | (core_.settings().sendfile ? 0 : XRDOSS_HASNOSF);
+}
 
 int OssFilesystem::Chmod(const char* path, mode_t mode, XrdOucEnv* env) {
     return Timed(path, false, Event::meta, [&] { return wrapPI.Chmod(path, mode, env); });

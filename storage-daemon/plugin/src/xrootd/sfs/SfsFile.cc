@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "XrdSfs/XrdSfsAio.hh"
+#include "XrdSfs/XrdSfsDio.hh"
 #include "core/Context.hh"
 #include "xrootd/sfs/Client.hh"
 #include "xrootd/sfs/MetaGate.hh"
@@ -17,6 +18,9 @@ char* BufferOf(XrdSfsAio* request) { return static_cast<char*>(const_cast<void*>
 XrdSfsXferSize SizeOf(const XrdSfsAio* request) { return static_cast<XrdSfsXferSize>(request->sfsAio.aio_nbytes); }
 
 bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR | SFS_O_CREAT | SFS_O_TRUNC); }
+
+// All of a request must be in memory before its first byte is sent.
+constexpr XrdSfsXferSize kMostSent = 16 << 20;
 
 // The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
 uint32_t* After(uint32_t* checksums, XrdSfsFileOffset offset, XrdSfsXferSize done) {
@@ -148,7 +152,11 @@ int SfsFile::close() {
 }
 
 int SfsFile::fctl(int command, const char* arguments, XrdOucErrInfo& result) {
-    if (command == SFS_FCTL_GETFD) { // asked for sendfile, which the OSS half would not see
+    if (command == SFS_FCTL_GETFD) { // asked for sendfile, which the OSS half sees by SendData() alone
+        if (core_.settings().sendfile) {
+            result.setErrInfo(static_cast<int>(SFS_SFIO_FDVAL), "");
+            return SFS_OK;
+        }
         result.setErrInfo(ENOTSUP, "sendfile is not offered");
         return SFS_ERROR;
     }
@@ -237,9 +245,27 @@ XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
     }));
 }
 
-int SfsFile::SendData(XrdSfsDio*, XrdSfsFileOffset, XrdSfsXferSize) {
-    // For sendfile, which is not offered.
-    error.setErrInfo(ENOTSUP, "sendfile is not offered");
+int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
+    if (!core_.settings().sendfile) {
+        error.setErrInfo(ENOTSUP, "sendfile is not offered");
+        return SFS_ERROR;
+    }
+    // When nothing was sent XRootD reads, in pieces, and what may be held is held there.
+    if (size > kMostSent || stream_.limited(Direction::read)) return SFS_OK;
+    int descriptor = -1;
+    const XrdSfsXferSize fetched =
+        stream_.Move(Direction::read, offset, size,
+                     [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
+                         if (policy && policy->type == IoType::direct) return SFS_ERROR; // past the page cache
+                         descriptor = -1;
+                         const Context context(origin_, false, policy, &descriptor);
+                         const XrdSfsXferSize there = next_.read(offset + done, piece);
+                         return descriptor < 0 ? SFS_ERROR : there;
+                     });
+    if (fetched != size || descriptor < 0) return SFS_OK;
+    // The turn is over, the client may be slow.
+    if (sender->SendFile(descriptor) == 0) return SFS_OK;
+    error.setErrInfo(EIO, "sendfile failed");
     return SFS_ERROR;
 }
 

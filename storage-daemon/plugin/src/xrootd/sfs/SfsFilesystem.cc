@@ -26,7 +26,8 @@ Wrapped* Wrap(Wrapped* next, Core& core) {
 } // namespace
 
 SfsFilesystem::SfsFilesystem(XrdSfsFileSystem& next, Core& core) : next_(next), core_(core) {
-    FeatureSet = next.Features() | XrdSfs::hasNOSF | XrdSfs::hasNAIO;
+    FeatureSet = next.Features() | XrdSfs::hasNAIO;
+    if (!core.settings().sendfile) FeatureSet |= XrdSfs::hasNOSF;
 }
 
 template <typename Call>
