@@ -33,7 +33,7 @@ CASES: dict[str, tuple[bool, str]] = {
     "rate limit": (True, RATE_LIMIT),
     "both": (True, THREAD_LIMIT + RATE_LIMIT),
 }
-# Seconds in which the storm gets going. A rate limit is waited for until it is met: what the storm is owed is gone then.
+# Seconds in which the storm gets going; then it is waited for until it meets its rate limit, and is owed nothing more.
 STARTING = 3.0
 
 

@@ -53,6 +53,7 @@ def test_what_is_sent_by_sendfile_is_counted_and_fetched_first(sending: Server, 
         sending.run("xrdcp", sending.url("01/store/file"), tmp_path / "copy", env=READERS["plain"])
     assert (tmp_path / "copy").read_bytes() == content
     assert sent(sending) > 0
+    assert sending.count("read.storage") >= FILE_BYTES >> 21, "at most 2 MiB at a time, as without"
 
 
 @pytest.mark.parametrize("app", ["slow", "direct"])

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "XrdOss/XrdOssWrapper.hh"
+#include "core/Context.hh"
 #include "core/Core.hh"
 #include "core/shaping/IoPrioritySentry.hh"
 #include "xrootd/oss/DirectFile.hh"
@@ -46,7 +47,10 @@ class OssFile final : public XrdOssWrapDF {
 
     // With a descriptor XRootD would use sendfile by itself, with an address it would read the mapping: both unseen by
     // us.
-    int getFD() override { return -1; }
+    int getFD() override { // our SFS half may ask
+        const Context* context = Context::Current();
+        return context && context->descriptor ? wrapDF.getFD() : -1;
+    }
     off_t getMmap(void** address) override {
         *address = nullptr;
         return 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xrootd/sfs/SfsFile.hh"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -21,6 +22,8 @@ bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR 
 
 // All of a request must be in memory before its first byte is sent.
 constexpr XrdSfsXferSize kMostSent = 16 << 20;
+// As much as XRootD reads at a time by itself: one turn, and one sample of the disk's latency.
+constexpr XrdSfsXferSize kFetchedAtOnce = 2 << 20;
 
 // The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
 uint32_t* After(uint32_t* checksums, XrdSfsFileOffset offset, XrdSfsXferSize done) {
@@ -153,12 +156,9 @@ int SfsFile::close() {
 
 int SfsFile::fctl(int command, const char* arguments, XrdOucErrInfo& result) {
     if (command == SFS_FCTL_GETFD) { // asked for sendfile, which the OSS half sees by SendData() alone
-        if (core_.settings().sendfile) {
-            result.setErrInfo(static_cast<int>(SFS_SFIO_FDVAL), "");
-            return SFS_OK;
-        }
-        result.setErrInfo(ENOTSUP, "sendfile is not offered");
-        return SFS_ERROR;
+        const bool may = MaySend(result);
+        result.setErrInfo(may ? static_cast<int>(SFS_SFIO_FDVAL) : ENOTSUP, may ? "" : "sendfile is not offered");
+        return may ? SFS_OK : SFS_ERROR;
     }
     const Context context(origin_);
     return next_.fctl(command, arguments, result);
@@ -245,28 +245,37 @@ XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
     }));
 }
 
-int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
-    if (!core_.settings().sendfile) {
-        error.setErrInfo(ENOTSUP, "sendfile is not offered");
-        return SFS_ERROR;
-    }
-    // When nothing was sent XRootD reads, in pieces, and what may be held is held there.
-    if (size > kMostSent || stream_.limited(Direction::read)) return SFS_OK;
+bool SfsFile::MaySend(XrdOucErrInfo& result) {
+    if (!core_.settings().sendfile || stream_.limited(Direction::read)) return false;
+    // A layer between the halves that changes what is read has no descriptor.
     int descriptor = -1;
-    const XrdSfsXferSize fetched =
-        stream_.Move(Direction::read, offset, size,
-                     [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
-                         if (policy && policy->type == IoType::direct) return SFS_ERROR; // past the page cache
-                         descriptor = -1;
-                         const Context context(origin_, false, policy, &descriptor);
-                         const XrdSfsXferSize there = next_.read(offset + done, piece);
-                         return descriptor < 0 ? SFS_ERROR : there;
-                     });
-    if (fetched != size || descriptor < 0) return SFS_OK;
-    // The turn is over, the client may be slow.
-    if (sender->SendFile(descriptor) == 0) return SFS_OK;
-    error.setErrInfo(EIO, "sendfile failed");
-    return SFS_ERROR;
+    const Context context(origin_, false, nullptr, &descriptor);
+    return next_.fctl(SFS_FCTL_GETFD, nullptr, result) == SFS_OK && result.getErrInfo() >= 0;
+}
+
+int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
+    // When nothing was sent XRootD reads, and what may be held is held there: from now on, if it came to be so.
+    if (!core_.settings().sendfile || offset < 0 || size > kMostSent) return SFS_OK;
+    int descriptor = stream_.limited(Direction::read) ? -1 : 0;
+    for (XrdSfsXferSize done = 0; done < size && descriptor >= 0; done += kFetchedAtOnce) {
+        const XrdSfsXferSize most = std::min(kFetchedAtOnce, size - done);
+        const auto fetch = [&](XrdSfsXferSize from, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
+            descriptor = -1;
+            if (policy && policy->type == IoType::direct) return SFS_ERROR; // past the page cache
+            const Context context(origin_, false, policy, &descriptor);
+            const XrdSfsXferSize there = next_.read(offset + done + from, piece);
+            return descriptor < 0 ? SFS_ERROR : there;
+        };
+        if (stream_.Move(Direction::read, offset + done, most, fetch) != most) descriptor = -1;
+    }
+    // The turn is over, the client may be slow. A failure ends the connection, for XRootD knows of it: after an error
+    // from here it would go on after half an answer (do_ReadAll(), whatever XrdSfsDio.hh says).
+    if (descriptor >= 0) {
+        (void)sender->SendFile(descriptor);
+    } else {
+        sender->SetFD(-1);
+    }
+    return SFS_OK;
 }
 
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {

@@ -49,6 +49,8 @@ class SfsFile final : public XrdSfsFile {
     ssize_t Number(XrdSfsXferSize result) { return result < 0 ? -error.getErrInfo() : result; }
     // SFS_OK, or why this file is not opened now.
     int Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept;
+    // May this file be sent by sendfile?
+    bool MaySend(XrdOucErrInfo& result);
     void LearnName(const XrdSecEntity* client) noexcept;
     void List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity* client, uint32_t filesystem) noexcept;
     void NoteWrite(const Policy* policy) {
