@@ -84,6 +84,8 @@ def one(stormers: int, policy: str, seconds: float) -> dict[str, Any]:
             deadline = time.monotonic() + 60
             while storm and RATE_LIMIT in policy and not server.count("stall.storage") and time.monotonic() < deadline:
                 time.sleep(0.1)
+            if storm and RATE_LIMIT in policy and time.monotonic() >= deadline:
+                raise RuntimeError("the storm did not meet its rate limit within 60 s")
             served, began = server.count("meta.storage"), time.monotonic()
             said, _ = process(server, "victim", "storage", str(seconds)).communicate(timeout=60 + 20 * seconds)
             took = time.monotonic() - began

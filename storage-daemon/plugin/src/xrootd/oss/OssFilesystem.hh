@@ -6,7 +6,8 @@
 
 namespace beer {
 
-// Times every call that can wait for a disk, and closes the ways around it: sendfile, mmap, asynchronous I/O.
+// Times every call that can wait for a disk, and closes the ways around it: mmap, asynchronous I/O, sendfile
+// of what was not fetched here before.
 class OssFilesystem final : public XrdOssWrapper {
   public:
     OssFilesystem(XrdOss& lower, Core& core);
