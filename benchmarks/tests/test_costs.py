@@ -115,7 +115,8 @@ def test_copies_count_for_the_policy_under_which_they_end() -> None:
     copies += [copy(600.0 + t / 2, 0.5) for t in range(100)]
     copies += [copy(200.0, 0.01, "lost"), copy(199.0, 3.0)]
     data = {"copies": copies, "windows": windows, "copy_bytes": 1_000_000}
-    record = Record("bandwidth", {"disks": "seeks", "slower": 16, "depth": 1, "block_kib": 256}, {}, data)
+    parameters = {"disks": "seeks", "static": False, "slower": 16, "depth": 1, "block_kib": 256}
+    record = Record("bandwidth", parameters, {}, data)
     results = bandwidth.study(record)
     rows = {row["policy"]: row for row in results["rows"]}
     assert [rows[name]["copies"] for name in names] == [100, 100, 101, 100, 100, 100, 100]
@@ -134,7 +135,7 @@ def test_a_policy_is_the_talks_part_of_a_fair_share() -> None:
     assert bandwidth.rules_of("unlimited", "throttled", 1e6, 4) == "beer.policy space:* r iotype direct\n"
     assert bandwidth.rules_of("unlimited", "seeks", 1e6, 4) == ""
     assert bandwidth.rules_of("100", "seeks", 2.14e6, 4) == "beer.policy space:* r bandwidth 1000000B/s\n"
-    assert bandwidth.rules_of("readahead", "seeks", 1e6, 8) == "beer.policy space:* r readahead 4MiB\n"
+    assert bandwidth.rules_of("readahead", "seeks", 1e6, 4) == "beer.policy space:* r readahead 4MiB\n"
     assert bandwidth.rules_of("one-reader", "seeks", 1e6, 4) == "beer.overload * readers 1\n"
 
 
@@ -150,6 +151,8 @@ def pictures() -> dict[str, Figure]:
         "priorities": priorities.draw({"rows": cells, "schedulers": ["bfq"]}),
         "one cell": priorities.draw({"rows": cells[:1], "schedulers": ["bfq"]}),
         "metadata-storm": metadata_storm.draw({"rows": [{"case": "alone", "p50": 0.001, "p99": 0.01}]}),
+        "limit-delay": limit_delay.draw({name: {"p50": 0.02, "p99": 0.05, "max": 0.1} for name in limit_delay.ROWS}),
+        "plugin-cost": plugin_cost.draw({"memory": [{"name": "stat", "ratio": 0.97, "target": 0.95}]}),
     }
 
 
@@ -159,7 +162,7 @@ def test_every_picture_is_drawn_and_the_same_again(tmp_path: Path) -> None:
         plot.save(figure, first)
         plot.save(again, second)
         assert first.read_bytes() == second.read_bytes()
-        assert (b"the talk" in first.read_bytes()) == (name != "metadata-storm")
+        assert (b"the talk" in first.read_bytes()) == (name in ("bandwidth", "priorities", "one cell"))
 
 
 def test_a_storm_is_shown_with_what_its_limits_did() -> None:

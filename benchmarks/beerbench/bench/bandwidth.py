@@ -3,7 +3,8 @@
 
 Shows: mean, p95 and p99 of the time of a copy, and the total throughput, under bandwidth policies that are the same
 parts of a fair share as the talk's (HEPiX 2022: 50 to 200 MB/s of an instance of 30 GB/s, and none), through the real
-server, with two disks of which one is asked for more often. Each policy is written while copies are under way.
+server, with two disks of which one is asked for more often. Each policy is written while copies are under way;
+with --static server and clients begin anew with each.
 --disks throttled: disks that only count bytes and requests, read directly. --disks seeks: disks with a head
 (lab/beerlab/seekdisk.py), read through the page cache; the policies that spare them seeks stand beside the talk's.
 Does not show: what an instance with thousands of streams and disks does, or absolute rates.
@@ -22,6 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from .. import plot, shaping, stats, text
+from ..clients import Run
 from ..errors import BenchmarkError
 from ..labnode import lab_session
 from ..record import Record
@@ -43,7 +45,7 @@ ENOUGH = 100
 @dataclass(frozen=True)
 class Case:
     part: float | None = None  # of a fair share, for each stream
-    readahead: bool = False  # in stretches of half a copy
+    readahead: bool = False  # in stretches of --stretch-mib
     rules: str = ""  # what else the policy says
     talk: tuple[float, float, float, float] | None = None  # mean, p95, p99 in seconds, GB/s
 
@@ -73,23 +75,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--disks", choices=sorted(DEFAULTS), default="seeks", help="what they are like (default: seeks)"
     )
     parser.add_argument("--policies", help="in this order, of: " + " ".join(CASES))
+    parser.add_argument("--static", action="store_true", help="begin anew with each policy (default: switch them)")
     parser.add_argument("--copies", type=int, default=120, help="that begin under each policy (default: 120)")
     parser.add_argument("--seconds", type=float, default=500, help="of each policy, at most (default: 500)")
     parser.add_argument("--depth", type=int, default=1, help="requests at a time of each client (default: 1)")
     parser.add_argument("--copy-mib", type=int, default=4, help="size of a copy (default: 4)")
     parser.add_argument("--block-kib", type=int, default=256, help="of one request (default: 256)")
+    parser.add_argument("--stretch-mib", type=int, default=2, help="of the policy readahead (default: 2)")
     parser.add_argument("--slower", type=float, default=24, help="than an HDD is a disk with a head (default: 24)")
     parser.add_argument("--scheduler", default="mq-deadline", help="of disks with a head (default: mq-deadline)")
 
 
-def rules_of(name: str, disks: str, fair: float, copy_mib: int) -> str:
+def rules_of(name: str, disks: str, fair: float, stretch_mib: int) -> str:
     """The policy file; `fair`: bytes per second that each stream would have if all had the same."""
     case = CASES[name]
     wishes = " iotype direct" if disks == "throttled" else ""
     if case.part is not None:
         wishes += f" bandwidth {int(case.part * fair)}B/s"
     if case.readahead:
-        wishes += f" readahead {copy_mib // 2}MiB"
+        wishes += f" readahead {stretch_mib}MiB"
     return (f"beer.policy space:* r{wishes}\n" if wishes else "") + case.rules
 
 
@@ -105,13 +109,16 @@ def record(options: argparse.Namespace, out: Path) -> Record:
         session.guard.take_away()
         _prepare(session, options)
         fair = len(DISKS) * BYTES_PER_SECOND / CLIENTS
-        size, block = options.copy_mib << 20, options.block_kib << 10
-        total = len(names) * (options.seconds + 2 * LONGEST_COPY) + 600
-        run = session.clients.copies("copies", CLIENTS, size, WEIGHTS, total, copies.append, options.depth, block)
-        run.wait_ready(180)
+        size = options.copy_mib << 20
+        run = None
         for name in names:
-            rules = rules_of(name, options.disks, fair, options.copy_mib)
+            rules = rules_of(name, options.disks, fair, options.stretch_mib)
+            if run and options.static:
+                run.finish(LONGEST_COPY)
             shaping.set_policy(session.node, rules)
+            if not run or options.static:
+                shaping.restart(session.node)
+                run = _start(session, options, len(names), copies)
             time.sleep(SETTLE)
             _wait_for_all(copies)
             start = time.time()
@@ -124,14 +131,22 @@ def record(options: argparse.Namespace, out: Path) -> Record:
             if seeks and name == UNLIMITED:
                 fair = rate / CLIENTS
             story.say(f"policy {name}: {rate / 1e6:.2f} MB/s")
-        run.finish(60)
-    parameters = {
-        name: getattr(options, name)
-        for name in ("disks", "copies", "seconds", "depth", "copy_mib", "block_kib", "slower", "scheduler")
-    }
+        if run:
+            run.finish(LONGEST_COPY)
+    sizes = ("copies", "seconds", "depth", "copy_mib", "block_kib", "stretch_mib", "slower")
+    parameters = {name: getattr(options, name) for name in ("disks", "static", *sizes, "scheduler")}
     made = Record("bandwidth", parameters, facts, {"copies": copies, "windows": windows, "copy_bytes": size})
     made.save(out)
     return made
+
+
+def _start(session: Session, options: argparse.Namespace, windows: int, copies: list[dict[str, Any]]) -> Run:
+    """The clients, for as long as so many windows may take."""
+    seconds = windows * (options.seconds + 2 * LONGEST_COPY) + 600
+    size, block = options.copy_mib << 20, options.block_kib << 10
+    run = session.clients.copies("copies", CLIENTS, size, WEIGHTS, seconds, copies.append, options.depth, block)
+    run.wait_ready(180)
+    return run
 
 
 def _prepare(session: Session, options: argparse.Namespace) -> None:
@@ -140,9 +155,7 @@ def _prepare(session: Session, options: argparse.Namespace) -> None:
             session.use_scheduler(disk, options.scheduler)
         else:
             session.node.throttle(label, IOPS, BYTES_PER_SECOND)  # type: ignore[attr-defined]
-    shaping.set_policy(session.node, rules_of(UNLIMITED, options.disks, 0, options.copy_mib))
     shaping.stall_the_refused(session.node, STALL_SECONDS)
-    shaping.restart(session.node)
 
 
 def _names(options: argparse.Namespace) -> list[str]:
@@ -227,6 +240,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
     kind = record.parameters["disks"]
     lines = [f"disks: {shaping.head_in_words(record.parameters['slower'])}" if kind == "seeks" else "disks: throttled"]
     depth, block = record.parameters["depth"], record.parameters["block_kib"]
+    lines += ["static: server and clients begin anew" if record.parameters["static"] else "switched on the fly"]
     lines += [f"{CLIENTS} clients copy {record.data['copy_bytes'] >> 20} MiB each, {depth} x {block} KiB at a time"]
     lines += [f"{row['policy']}: {line}" for row in results["rows"] for line in row["rules"].splitlines()]
     reached = [row["policy"] for row in results["rows"] if row["goal"]]

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "core/shaping/Stretch.hh"
+#include "core/shaping/StretchGate.hh"
 
 namespace beer {
 
@@ -63,6 +67,33 @@ TEST(StretchTest, PiecesCoverItAndNoMore) {
         });
         EXPECT_EQ(at, stretch.end);
     }
+}
+
+TEST(StretchTest, OfOneFilesystemAreAskedForOneAfterTheOther) {
+    StretchGate gate(2);
+    std::atomic<int> inside{0}, most{0}, asked{0};
+    std::vector<std::thread> threads;
+    for (int number = 0; number < 8; ++number)
+        threads.emplace_back([&] {
+            for (int round = 0; round < 200; ++round)
+                gate.Pass(0, [&] {
+                    most = std::max(most.load(), ++inside);
+                    std::this_thread::yield();
+                    --inside;
+                    ++asked;
+                });
+        });
+    for (auto& thread : threads)
+        thread.join();
+    EXPECT_EQ(asked, 1600);
+    EXPECT_EQ(most, 1);
+    // Who is at work on one filesystem keeps nobody from another, or from one that is not known.
+    bool other = false, unknown = false;
+    gate.Pass(0, [&] {
+        std::thread([&] { gate.Pass(1, [&] { other = true; }); }).join();
+        gate.Pass(UINT32_MAX, [&] { unknown = true; });
+    });
+    EXPECT_TRUE(other && unknown);
 }
 
 } // namespace beer

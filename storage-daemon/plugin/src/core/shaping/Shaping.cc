@@ -38,7 +38,8 @@ Shaping::Shaping(const ShapingOptions& options, ShapingConfig config, const std:
     : platform_(platform), pacer_(platform),
       batch_links_(std::max<uint32_t>(1, options.workers / 8), options.workers / 32),
       storage_links_(std::max<uint32_t>(1, options.workers / 16), options.workers / 32), directories_(log),
-      paths_(Paths(filesystems)), overload_(filesystems.size()), arbiter_(filesystems, platform, log),
+      paths_(Paths(filesystems)), overload_(filesystems.size()), stretches_(filesystems.size()),
+      arbiter_(filesystems, platform, log),
       control_(options.control, options.control_owner, filesystems, pacer_, platform, log) {
     Use(std::move(config));
     arbiter_.Start();

@@ -15,6 +15,7 @@
 #include "core/shaping/MetaLimiter.hh"
 #include "core/shaping/Pacer.hh"
 #include "core/shaping/ShapingConfig.hh"
+#include "core/shaping/StretchGate.hh"
 
 namespace beer {
 
@@ -55,6 +56,7 @@ class Shaping {
     LinkBudget& LinksFor(bool batch) { return batch ? batch_links_ : storage_links_; }
     DirectoryWishes& directories() { return directories_; }
     Overload& overload() { return overload_; }
+    StretchGate& stretches() { return stretches_; }
     MetaLimiter& metadata() { return metadata_; }
     ControlWatch& control() { return control_; }
     Arbiter& arbiter() { return arbiter_; }
@@ -71,6 +73,7 @@ class Shaping {
     DirectoryWishes directories_;
     const std::vector<std::string> paths_; // of the filesystems
     Overload overload_;
+    StretchGate stretches_;
     MetaLimiter metadata_;
     std::shared_ptr<const ShapingConfig> config_; // by std::atomic_load and std::atomic_store alone
     std::atomic<uint64_t> version_{0};
