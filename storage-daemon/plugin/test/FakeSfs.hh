@@ -18,8 +18,10 @@ struct FakeSfsLog {
     int result = SFS_OK;
     std::vector<uint32_t*> checksums;
     int sync_result = SFS_OK; // instead of `result`
-    std::function<void()> on_move = nullptr, on_open = nullptr;
-    bool moves = false; // data requests answer with their size instead of `result`
+    std::function<void()> on_move = nullptr, on_open = nullptr, on_checksum = nullptr;
+    std::string known_checksum; // of a file
+    int descriptor = -1;        // of the file, for sendfile
+    bool moves = false;         // data requests answer with their size instead of `result`
 
     int Called(const std::string& name) {
         static const char* const classes[] = {"storage", "batch", "internal"};
@@ -55,7 +57,10 @@ class FakeSfsFile final : public XrdSfsFile {
     }
     BEER_FAKE(checkpoint, cpAct, struct iov*, int)
     int close() override { return log_.Called("close"); }
-    BEER_FAKE(fctl, int, const char*, XrdOucErrInfo&)
+    int fctl(int command, const char*, XrdOucErrInfo& error) override {
+        if (command == SFS_FCTL_GETFD) error.setErrCode(log_.descriptor);
+        return log_.Called("fctl");
+    }
     BEER_FAKE(fctl, int, int, const char*, const XrdSecEntity*)
     const char* FName() override { return "name"; }
     int getMmap(void** address, off_t& size) override {
@@ -72,7 +77,12 @@ class FakeSfsFile final : public XrdSfsFile {
         return log_.Moved("pgWrite", offset, size);
     }
     BEER_FAKE(pgWrite, XrdSfsAio*, uint64_t)
-    BEER_FAKE(read, XrdSfsFileOffset, XrdSfsXferSize)
+    int read(XrdSfsFileOffset offset, XrdSfsXferSize size) override {
+        const Context* context = Context::Current();
+        if (!context || !context->descriptor) return log_.Called("read");
+        *context->descriptor = log_.descriptor;
+        return log_.Moved("fetch", offset, size);
+    }
     int read(XrdSfsFileOffset offset, char*, XrdSfsXferSize size) override { return log_.Moved("read", offset, size); }
     BEER_FAKE(read, XrdSfsAio*)
     int readv(XrdOucIOVec* entries, int count) override { return log_.Moved("readv", entries, count); }
@@ -117,7 +127,11 @@ class FakeSfs final : public XrdSfsFileSystem {
     XrdSfsDirectory* newDir(XrdOucErrInfo&) override { return new FakeSfsDirectory(log_); }
     XrdSfsFile* newFile(char*, int) override { return new FakeSfsFile(log_); }
     XrdSfsFile* newFile(XrdOucErrInfo&) override { return new FakeSfsFile(log_); }
-    BEER_FAKE(chksum, csFunc, const char*, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
+    int chksum(csFunc what, const char*, const char*, XrdOucErrInfo& error, const XrdSecEntity*, const char*) override {
+        error.setErrInfo(0, log_.known_checksum.c_str());
+        if (what == csCalc && log_.on_checksum) log_.on_checksum();
+        return log_.Called("chksum");
+    }
     BEER_FAKE(chmod, const char*, XrdSfsMode, XrdOucErrInfo&, const XrdSecEntity*, const char*)
     void Connect(const XrdSecEntity*) override { log_.Called("Connect"); }
     void Disc(const XrdSecEntity*) override { log_.Called("Disc"); }

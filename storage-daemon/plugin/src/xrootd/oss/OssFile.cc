@@ -69,8 +69,12 @@ std::optional<IoPriority> OssFile::Priority() const {
 void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
     const Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
     const int fd = stretch.empty() ? -1 : wrapDF.getFD();
-    if (fd < 0) return;
-    AskFor(fd, stretch);
+    if (fd < 0 || InMemory(fd, stretch)) return;
+    try {
+        core_.shaping().stretches().Pass(filesystem_, [&] { AskFor(fd, stretch); });
+    } catch (...) { // the lock failed: only a hint
+        if (core_.recorder()) core_.recorder()->InternalError();
+    }
 }
 
 template <typename Call>
@@ -93,6 +97,11 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
 }
 
 ssize_t OssFile::Read(void* buffer, off_t offset, size_t size) {
+    const Context* context = Context::Current();
+    if (context && context->paced)
+        return context->paced->Read(offset, size, [&](size_t done, size_t piece) {
+            return Read(static_cast<char*>(buffer) + done, offset + static_cast<off_t>(done), piece);
+        });
     return Do(Event::read, buffer, offset, size, [&](XrdOssDF& file) { return file.Read(buffer, offset, size); });
 }
 
