@@ -2,7 +2,6 @@
 """What clients do is in the segment, in full and in the right place."""
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,12 +12,11 @@ from pathlib import Path
 import pytest
 import segment
 from conftest import FILE_BYTES
-from page_cache import forget
-from server import Server, use_policy
+from server import Server
 from session import Session
 
-# How a client can read a whole file: pages with checksums (the default of xrdcp 5), or plain reads, for which XRootD
-# would use sendfile, past every storage plug-in.
+# How a client can read a whole file: pages with checksums (the default of xrdcp 5), or plain reads, which are sent by
+# sendfile.
 READERS = {
     "pages": {},
     "plain": {"XRD_CPUSEPGWRTRD": "0"},
@@ -31,50 +29,6 @@ def test_every_byte_read_is_counted(running: Server, content: bytes, tmp_path: P
     with running.counting(read_storage_bytes=FILE_BYTES, read_batch_operations=0, read_internal_operations=0):
         running.run("xrdcp", running.url("01/store/file"), copy, env=READERS[reader])
     assert copy.read_bytes() == content
-
-
-@pytest.fixture
-def sending(server: Server) -> Server:
-    """A server that sends plain reads by sendfile, and says so in its log."""
-    server.write_config({"xrootd.async": "xrootd.async off"}, "beer.sendfile on\nxrootd.trace response\n")
-    use_policy(server, "beer.policy app:slow r bandwidth 50MB/s\nbeer.policy app:direct r iotype direct\n")
-    server.start()
-    return server
-
-
-def sent(server: Server) -> int:
-    return len(re.findall(r" sendfile \d+ data bytes", server.log()))
-
-
-@pytest.mark.on_disk
-def test_what_is_sent_by_sendfile_is_counted_and_fetched_first(sending: Server, content: bytes, tmp_path: Path) -> None:
-    forget(sending.data / "01/store/file")
-    with sending.counting(read_storage_bytes=FILE_BYTES, read_batch_operations=0, read_internal_operations=0):
-        sending.run("xrdcp", sending.url("01/store/file"), tmp_path / "copy", env=READERS["plain"])
-    assert (tmp_path / "copy").read_bytes() == content
-    assert sent(sending) > 0
-    assert sending.count("read.storage") >= FILE_BYTES >> 21, "at most 2 MiB at a time, as without"
-
-
-@pytest.mark.parametrize("app", ["slow", "direct"])
-def test_who_has_a_limit_or_goes_past_the_page_cache_is_not_sent_by_sendfile(
-    sending: Server, content: bytes, tmp_path: Path, app: str
-) -> None:
-    with sending.counting(read_storage_bytes=FILE_BYTES):
-        url = f"{sending.url('01/store/file')}?eos.app={app}"
-        sending.run("xrdcp", url, tmp_path / "copy", env=READERS["plain"])
-    assert (tmp_path / "copy").read_bytes() == content
-    assert sent(sending) == 0
-
-
-def test_a_file_that_became_shorter_is_read_to_its_end(sending: Server, content: bytes) -> None:
-    with Session(sending.url("01/store/file"), sending.client_env()) as file:
-        assert file.call("read", 0, 100_000) == [content[:100_000]]
-        before = sent(sending)
-        os.truncate(sending.data / "01/store/file", 150_000)
-        assert file.call("read", 100_000, 100_000) == [content[100_000:150_000]]
-        assert before > 0
-        assert sent(sending) == before
 
 
 def test_cat_is_counted(running: Server) -> None:

@@ -13,7 +13,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import stats, text
+from matplotlib.figure import Figure
+
+from .. import plot, stats, text
 from ..client.arguments import REQUEST_BYTES
 from ..clients import Load
 from ..errors import BenchmarkError
@@ -35,19 +37,17 @@ TARGET = 0.98
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pairs", type=int, default=15, help="pairs on files in memory (default: 15)")
     parser.add_argument("--throttled", type=int, default=5, help="pairs on a throttled disk; 0 = none (default: 5)")
-    parser.add_argument("--sendfile", action="store_true", help="with beer.sendfile on (files in memory only)")
     parser.add_argument("--seconds", type=float, default=15, help="of a run on the throttled disk (default: 15)")
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:
     facts = host_facts()
     build = ["make", "--no-print-directory", "-s", "-C", "storage-daemon", "bench", f"PAIRS={options.pairs}"]
-    build += ["ARGUMENTS=--sendfile"] * options.sendfile
     data = {"memory": run_json("storage-daemon's benchmark", build, timeout=3600)}
     if options.throttled:
         throttled, facts = _throttled(options, out)
         data["throttled"] = throttled
-    parameters = {name: getattr(options, name) for name in ("pairs", "throttled", "sendfile", "seconds")}
+    parameters = {name: getattr(options, name) for name in ("pairs", "throttled", "seconds")}
     made = Record("plugin-cost", parameters, facts, data)
     made.save(out)
     return made
@@ -124,6 +124,15 @@ def show(_: Record, results: dict[str, Any]) -> str:
         rows.append([name, *shown, *ratios, f">= {case['target']:.2f}", verdict(case)])
         parts += ["", text.table(rows)]
     return "\n".join(parts)
+
+
+def draw(results: dict[str, Any]) -> Figure:
+    cases = results["memory"]
+    with plot.figure(1) as (figure, (axis,)):
+        values = {"measured": [case["ratio"] for case in cases], "target": [case["target"] for case in cases]}
+        names = [case["name"].replace("_", "\n") for case in cases]
+        plot.bars(axis, names, values, "with the plug-in / without")
+    return figure
 
 
 def verdict(case: dict[str, Any]) -> str:

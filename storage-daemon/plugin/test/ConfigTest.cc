@@ -36,8 +36,8 @@ class ConfigTest : public testing::Test {
 TEST_F(ConfigTest, ReadsEveryDirective) {
     ASSERT_TRUE(Read("xrd.port 1094\nbeer.fs /data /srv\nbeer.fs /more\nbeer.instance beer\n"
                      "beer.segment /run/beer/x.lat\nbeer.info /run/beer/x.info\nbeer.batch 10.0.0.0/8 "
-                     "fd00::/8\nbeer.sendfile on\nxrootd.fslib ++ libXrdBeer.so\n"));
-    EXPECT_TRUE(config.settings.sendfile);
+                     "fd00::/8\nbeer.sendfile off\nxrootd.fslib ++ libXrdBeer.so\n"));
+    EXPECT_FALSE(config.settings.sendfile);
     EXPECT_EQ(config.settings.directories, (std::vector<std::string>{"/data", "/srv", "/more"}));
     EXPECT_EQ(config.settings.instance, "beer");
     EXPECT_EQ(config.settings.segment, "/run/beer/x.lat");
@@ -48,7 +48,7 @@ TEST_F(ConfigTest, ReadsEveryDirective) {
 
 TEST_F(ConfigTest, HasDefaults) {
     ASSERT_TRUE(Read("beer.fs /data\nxrootd.fslib ++ libXrdThrottle.so\n"));
-    EXPECT_FALSE(config.settings.sendfile);
+    EXPECT_TRUE(config.settings.sendfile);
     EXPECT_EQ(config.settings.instance, "unit");
     EXPECT_EQ(config.settings.segment, "/run/beer/storage/unit.lat");
     EXPECT_EQ(config.settings.info, "/run/beer/storage/unit.info");

@@ -10,6 +10,18 @@
 namespace beer {
 
 // What it does to a disk is shown by the live tests.
+TEST(PageCacheTest, KnowsWhatIsInMemory) {
+    const int fd = open("/proc/self/exe", O_RDONLY); // on a disk, where the others are in /tmp
+    if (!TellsWhatIsInMemory(fd)) GTEST_SKIP() << "built in memory";
+    const auto size = static_cast<uint64_t>(lseek(fd, 0, SEEK_END));
+    EXPECT_TRUE(FetchIntoMemory(fd, {0, size}));
+    EXPECT_TRUE(InMemory(fd, {0, size}));
+    EXPECT_TRUE(InMemory(fd, {5, 5}));
+    EXPECT_FALSE(InMemory(fd, {0, size + 1})) << "beyond its end";
+    close(fd);
+    EXPECT_FALSE(InMemory(-1, {0, 1}));
+}
+
 TEST(PageCacheTest, WhatIsThereIsThereAndWhatIsNotIsNot) {
     TemporaryFolder folder;
     const int fd = open(folder.Write("file", std::string(300000, 'x')).c_str(), O_RDONLY);

@@ -25,7 +25,7 @@ struct Settings {
     std::vector<std::string> directories;
     PrefixList batch;
     bool serves_http = false;
-    bool sendfile = false;
+    bool sendfile = true;
     uint32_t overload_stall_s = 33; // of `xrootd.fsoverload`; 0 = clients are sent elsewhere
     ShapingOptions shaping;
     ShapingConfig policy;    // of the configuration file

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/PageCache.hh"
 
+#include <array>
+#include <cerrno>
 #include <fcntl.h>
 #include <sys/uio.h>
 
@@ -10,17 +12,24 @@ namespace {
 // The kernel takes no more per call than the device takes in one request, or than it reads ahead by itself: 128 KiB as
 // it comes (mm/readahead.c, force_page_cache_ra()).
 constexpr uint64_t kAskedAtOnce = 128 << 10;
+constexpr uint64_t kLookedAt = 64 << 10;
 
-bool There(int fd, uint64_t offset, int flags) noexcept {
+bool There(int fd, uint64_t offset) noexcept {
     char byte;
     const iovec place = {&byte, 1};
-    return preadv2(fd, &place, 1, static_cast<off_t>(offset), flags) == 1;
+    return preadv2(fd, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
 }
 
-bool EndsThere(int fd, const Stretch& part, int flags) noexcept {
+// In requests as large as XRootD's own, all to the same small place: the bytes are not wanted.
+bool Read(int fd, const Stretch& part) noexcept {
+    std::array<char, 32 << 10> nowhere;
+    std::array<iovec, 64> places;
     bool all = true;
-    InPieces(part, kAskedAtOnce,
-             [&](uint64_t at, uint64_t size) { all = all && There(fd, at, flags) && There(fd, at + size - 1, flags); });
+    InPieces(part, nowhere.size() * places.size(), [&](uint64_t at, uint64_t size) {
+        int count = 0;
+        InPieces({0, size}, nowhere.size(), [&](uint64_t, uint64_t some) { places[count++] = {nowhere.data(), some}; });
+        all = all && preadv(fd, places.data(), count, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
+    });
     return all;
 }
 
@@ -32,10 +41,14 @@ void AskFor(int fd, const Stretch& part) noexcept {
     });
 }
 
-bool FetchIntoMemory(int fd, const Stretch& part) noexcept {
-    if (EndsThere(fd, part, RWF_NOWAIT)) return true;
-    AskFor(fd, part);
-    return EndsThere(fd, part, 0);
+bool TellsWhatIsInMemory(int fd) noexcept { return There(fd, 0) || errno != EOPNOTSUPP; }
+
+bool InMemory(int fd, const Stretch& part) noexcept {
+    bool all = true;
+    InPieces(part, kLookedAt, [&](uint64_t at, uint64_t) { all = all && There(fd, at); });
+    return all && (part.empty() || There(fd, part.end - 1));
 }
+
+bool FetchIntoMemory(int fd, const Stretch& part) noexcept { return InMemory(fd, part) || Read(fd, part); }
 
 } // namespace beer

@@ -8,6 +8,7 @@
 #include "XrdSfs/XrdSfsAio.hh"
 #include "XrdSfs/XrdSfsDio.hh"
 #include "core/Context.hh"
+#include "core/PageCache.hh"
 #include "xrootd/sfs/Client.hh"
 #include "xrootd/sfs/MetaGate.hh"
 
@@ -24,6 +25,7 @@ bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR 
 constexpr XrdSfsXferSize kMostSent = 16 << 20;
 // As much as XRootD reads at a time by itself: one turn, and one sample of the disk's latency.
 constexpr XrdSfsXferSize kFetchedAtOnce = 2 << 20;
+constexpr int kNotSent = -1;
 
 // The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
 uint32_t* After(uint32_t* checksums, XrdSfsFileOffset offset, XrdSfsXferSize done) {
@@ -247,35 +249,44 @@ XrdSfsXferSize SfsFile::readv(XrdOucIOVec* entries, int count) {
 
 bool SfsFile::MaySend(XrdOucErrInfo& result) {
     if (!core_.settings().sendfile || stream_.limited(Direction::read)) return false;
-    // A layer between the halves that changes what is read has no descriptor.
-    int descriptor = -1;
-    const Context context(origin_, false, nullptr, &descriptor);
-    return next_.fctl(SFS_FCTL_GETFD, nullptr, result) == SFS_OK && result.getErrInfo() >= 0;
+    int unused = kNotSent;
+    const Context context(origin_, false, nullptr, &unused);
+    // A layer between the halves that changes what is read has no descriptor. Where nobody can tell what is in memory,
+    // to read all before it is sent would cost more than sendfile saves.
+    if (next_.fctl(SFS_FCTL_GETFD, nullptr, result) != SFS_OK) return false;
+    return result.getErrInfo() >= 0 && TellsWhatIsInMemory(result.getErrInfo());
 }
 
 int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
-    // When nothing was sent XRootD reads, and what may be held is held there: from now on, if it came to be so.
-    if (!core_.settings().sendfile || offset < 0 || size > kMostSent) return SFS_OK;
-    int descriptor = stream_.limited(Direction::read) ? -1 : 0;
-    for (XrdSfsXferSize done = 0; done < size && descriptor >= 0; done += kFetchedAtOnce) {
-        const XrdSfsXferSize most = std::min(kFetchedAtOnce, size - done);
-        const auto fetch = [&](XrdSfsXferSize from, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
-            descriptor = -1;
-            if (policy && policy->type == IoType::direct) return SFS_ERROR; // past the page cache
-            const Context context(origin_, false, policy, &descriptor);
-            const XrdSfsXferSize there = next_.read(offset + done + from, piece);
-            return descriptor < 0 ? SFS_ERROR : there;
-        };
-        if (stream_.Move(Direction::read, offset + done, most, fetch) != most) descriptor = -1;
+    int descriptor = kNotSent;
+    // Who may be held by now is held where XRootD reads.
+    if (offset >= 0 && size <= kMostSent && !stream_.limited(Direction::read)) {
+        XrdSfsXferSize done = 0;
+        while (done < size && (descriptor = Fetch(offset + done, std::min(kFetchedAtOnce, size - done))) >= 0)
+            done += kFetchedAtOnce;
     }
     // The turn is over, the client may be slow. A failure ends the connection, for XRootD knows of it: after an error
-    // from here it would go on after half an answer (do_ReadAll(), whatever XrdSfsDio.hh says).
+    // from here it would go on after half an answer (do_ReadAll(), whatever XrdSfsDio.hh says). What is not sent is
+    // read from now on; were the file asked for again, XRootD would count those requests twice.
     if (descriptor >= 0) {
         (void)sender->SendFile(descriptor);
     } else {
-        sender->SetFD(-1);
+        sender->SetFD(kNotSent);
     }
     return SFS_OK;
+}
+
+int SfsFile::Fetch(XrdSfsFileOffset offset, XrdSfsXferSize size) {
+    int descriptor = kNotSent;
+    const auto there = stream_.Move(Direction::read, offset, size,
+                                    [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
+                                        descriptor = kNotSent;
+                                        if (policy && policy->type == IoType::direct)
+                                            return XrdSfsXferSize{SFS_ERROR}; // past the page cache
+                                        const Context context(origin_, false, policy, &descriptor);
+                                        return next_.read(offset + done, piece);
+                                    });
+    return there == size ? descriptor : kNotSent;
 }
 
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is sent by sendfile, and what is read instead.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "SfsFixture.hh"
+#include "XrdSfs/XrdSfsDio.hh"
+
+namespace beer {
+
+struct FakeSender final : XrdSfsDio {
+    int SendFile(int fd) override {
+        sent.push_back(fd);
+        return result;
+    }
+    int SendFile(XrdOucSFVec*, int) override { return -1; }
+    void SetFD(int fd) override { set.push_back(fd); }
+    std::vector<int> sent, set;
+    int result = 0;
+};
+
+class SendfileTest : public SfsTest {
+  protected:
+    static constexpr int kMiB = 1 << 20, kDescriptor = 1 << 30; // which is not open
+    SendfileTest() {
+        file.reset(layer->newFile(nullptr, 0));
+        log.moves = true;
+        log.descriptor = kDescriptor;
+    }
+    void Open(const Client& client) { file->open(path.c_str(), SFS_O_RDONLY, 0, &client.entity, nullptr); }
+    void ExpectRead(int fetched) {
+        EXPECT_TRUE(sender.sent.empty());
+        EXPECT_EQ(sender.set, std::vector<int>{-1}) << "read from now on";
+        EXPECT_EQ(log.moved.size(), fetched);
+    }
+    std::unique_ptr<XrdSfsFile> file;
+    FakeSender sender;
+};
+
+TEST_F(SendfileTest, WhatIsInMemoryIsSentAtOnce) {
+    Open(storage);
+    EXPECT_EQ(file->fctl(SFS_FCTL_GETFD, nullptr, error), SFS_OK);
+    EXPECT_EQ(error.getErrInfo(), static_cast<int>(SFS_SFIO_FDVAL));
+    EXPECT_EQ(file->SendData(&sender, 100, 5 * kMiB), SFS_OK);
+    const std::vector<std::pair<long long, int>> pieces = {
+        {100, 2 * kMiB}, {100 + 2 * kMiB, 2 * kMiB}, {100 + 4 * kMiB, kMiB}};
+    EXPECT_EQ(log.moved, pieces);
+    EXPECT_EQ(sender.sent, std::vector<int>{kDescriptor});
+    EXPECT_TRUE(sender.set.empty());
+}
+
+TEST_F(SendfileTest, XRootDIsNotToldOfAFailure) {
+    Open(storage);
+    sender.result = -1;
+    EXPECT_EQ(file->SendData(&sender, 0, kMiB), SFS_OK) << "it would answer once more";
+    EXPECT_EQ(sender.sent.size(), 1u);
+    EXPECT_TRUE(sender.set.empty());
+}
+
+TEST_F(SendfileTest, WhatCannotBeFetchedIsRead) {
+    Open(storage);
+    log.on_move = [this] { log.moves = log.moved.size() < 2; }; // the second piece is short
+    file->SendData(&sender, 0, 6 * kMiB);
+    ExpectRead(2);
+}
+
+TEST_F(SendfileTest, AFileWithoutADescriptorIsRead) {
+    Open(storage);
+    log.descriptor = -1;
+    file->SendData(&sender, 0, kMiB);
+    ExpectRead(1);
+}
+
+TEST_F(SendfileTest, WhatIsTooLargeToBeFetchedFirstIsRead) {
+    Open(storage);
+    file->SendData(&sender, 0, 16 * kMiB + 1);
+    ExpectRead(0);
+}
+
+TEST_F(SendfileTest, BatchIsNeverSent) {
+    Open(batch);
+    EXPECT_EQ(file->fctl(SFS_FCTL_GETFD, nullptr, error), SFS_ERROR);
+    EXPECT_EQ(error.getErrInfo(), ENOTSUP);
+    file->SendData(&sender, 0, kMiB);
+    ExpectRead(0);
+}
+
+TEST_F(SendfileTest, IsNotOfferedWhenItIsOff) {
+    settings.sendfile = false;
+    settings.segment = folder / "other.lat";
+    Core without(settings, {}, platform, [](const std::string&) {});
+    SfsFilesystem other(next, without);
+    EXPECT_TRUE(other.Features() & XrdSfs::hasNOSF);
+    EXPECT_FALSE(layer->Features() & XrdSfs::hasNOSF);
+    file.reset(other.newFile(nullptr, 0));
+    Open(storage);
+    EXPECT_EQ(file->fctl(SFS_FCTL_GETFD, nullptr, error), SFS_ERROR);
+    file.reset(); // before what it was made from
+}
+
+} // namespace beer
