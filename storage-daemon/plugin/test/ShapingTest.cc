@@ -133,6 +133,34 @@ TEST_F(ShapingTest, InventedApplicationsHaveNoShareOfTheirOwn) {
     EXPECT_NE(one->limits[kRead], daq->limits[kRead]);
 }
 
+TEST_F(ShapingTest, AClaimedApplicationFreesNobodyFromAShareAndUsesUpNoneThatIsSetAside) {
+    Make("beer.share app:* r bandwidth 5MB/s\nbeer.share app:daq r bandwidth 100MB/s\n"
+         "beer.share app:scan r bandwidth 1MB/s\nbeer.trust daq shift\nbeer.trust other shift");
+    const auto shares = [&](const char* user, const char* app) {
+        return RulesOf(shaping->RuleOf(Who(user, app), 0)->limits[kRead]);
+    };
+    using Rules = std::set<std::string>;
+    EXPECT_EQ(shares("shift", "daq"), (Rules{"app:daq r bandwidth"}));
+    EXPECT_EQ(shares("shift", "other"), (Rules{"app:other r bandwidth"}));
+    for (const char* claimed : {"default", "invented", "daq", "other"})
+        EXPECT_EQ(shares("mallory", claimed), (Rules{"app:default r bandwidth"})) << claimed;
+    for (const char* user : {"mallory", "shift"})
+        EXPECT_EQ(shares(user, "scan"), (Rules{"app:default r bandwidth", "app:scan r bandwidth"}))
+            << "the latter is for whoever calls himself so";
+}
+
+TEST_F(ShapingTest, TheShareOfThoseWithoutAnApplicationIsNotEscapedByAName) {
+    Make("beer.share app:default r bandwidth 5MB/s\nbeer.share app:* r bandwidth 50MB/s\nbeer.trust daq shift");
+    const auto without = shaping->RuleOf(Who("mallory"), 0), invented = shaping->RuleOf(Who("mallory", "x1"), 0),
+               claimed = shaping->RuleOf(Who("mallory", "daq"), 0), daq = shaping->RuleOf(Who("shift", "daq"), 0);
+    ASSERT_EQ(without->limits[kRead].size(), 1u);
+    EXPECT_EQ(invented->limits[kRead], without->limits[kRead]);
+    EXPECT_EQ(claimed->limits[kRead], without->limits[kRead]);
+    EXPECT_EQ(shaping->pacer().Get(*without->limits[kRead][0]).bytes, 5000000u);
+    ASSERT_EQ(daq->limits[kRead].size(), 1u);
+    EXPECT_EQ(shaping->pacer().Get(*daq->limits[kRead][0]).bytes, 50000000u);
+}
+
 TEST_F(ShapingTest, ANewConfigurationKeepsLimitsAndDebtsOfStreams) {
     Make("beer.policy user:alice r bandwidth 5MB/s\nbeer.share group:it r bandwidth 7MB/s");
     const auto before = shaping->RuleOf(Who("alice"), 0);

@@ -86,6 +86,8 @@ class PolicyTable {
     Policy Resolve(const Identity& who, Direction direction, bool is_operator = false) const;
 
     bool Trusted(const Identity& who) const;
+    // Are there users who are trusted with this name, and so others who are not?
+    bool Reserved(const std::string& app) const { return trusted_.count(app); }
 
   private:
     Wish Find(Level level, const std::string& name, const std::string& space, Direction direction) const;

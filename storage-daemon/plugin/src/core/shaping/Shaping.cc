@@ -18,13 +18,16 @@ std::vector<std::string> Paths(const std::vector<Filesystem>& filesystems) {
 }
 
 // Everything by which this client may share a limit with others.
-std::set<std::pair<Level, std::string>> Memberships(const Identity& who) {
-    std::set<std::pair<Level, std::string>> all = {{Level::space, who.space},
-                                                   {Level::user, who.user},
-                                                   {Level::app, who.app},
-                                                   {Level::traffic, who.batch ? "batch" : "storage"}};
+std::set<std::pair<Level, std::string>> Memberships(const Identity& who, const PolicyTable& policies) {
+    std::set<std::pair<Level, std::string>> all = {
+        {Level::space, who.space}, {Level::user, who.user}, {Level::traffic, who.batch ? "batch" : "storage"}};
     for (const auto& group : who.groups)
         all.insert({Level::group, group});
+    // A name that anybody may call himself by takes nobody out of the share of those without one, and what is set aside
+    // for trusted users is used up by nobody else.
+    const bool trusted = policies.Trusted(who);
+    if (!trusted) all.insert({Level::app, "default"});
+    if (trusted || !policies.Reserved(who.app)) all.insert({Level::app, who.app});
     return all;
 }
 
@@ -62,17 +65,18 @@ std::shared_ptr<Limit> Shaping::SharedLimit(const std::string& rule, const Rates
 }
 
 void Shaping::AddShares(const ShapingConfig& config, const Identity& who, Rule& rule) {
-    for (const auto& [level, name] : Memberships(who)) {
+    const bool trusted = config.policies.Trusted(who);
+    for (const auto& [level, name] : Memberships(who, config.policies)) {
         for (size_t direction = 0; direction < kDirections; ++direction) {
             for (const bool bytes : {true, false}) {
                 const auto* share = config.ShareOf(level, name, who.space, static_cast<Direction>(direction), bytes);
                 if (!share || share->rate == kUnlimited) continue;
-                // Invented names share the limit of those without one, or each would bring a limit of its own.
-                const bool invented = level == Level::app && share->name == "*" && !config.policies.Trusted(who);
+                // Untrusted names have only shares that are made for them, or each invented one would bring its own.
+                if (level == Level::app && share->name == "*" && name != "default" && !trusted) continue;
                 const bool both = share->directions[0] && share->directions[1];
-                const std::string key = Text(level) + ":" + (invented ? "default" : name) +
-                                        (share->space.empty() ? "" : "@" + share->space) + " " +
-                                        (both ? "rw" : kDirectionNames[direction]) + (bytes ? " bandwidth" : " iops");
+                const std::string key = Text(level) + ":" + name + (share->space.empty() ? "" : "@" + share->space) +
+                                        " " + (both ? "rw" : kDirectionNames[direction]) +
+                                        (bytes ? " bandwidth" : " iops");
                 const Rates rates = bytes ? Rates{share->rate, kUnlimited} : Rates{kUnlimited, share->rate};
                 rule.limits[direction].push_back(SharedLimit(key, rates, rule.version));
             }
