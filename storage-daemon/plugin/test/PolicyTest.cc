@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/shaping/Policy.hh"
 
 namespace beer {
@@ -150,6 +152,31 @@ TEST(PolicyTest, AClaimNeverRaisesWithoutAnAllowList) {
     EXPECT_EQ(of("mallory", "scan").rates.bytes, 10u);
     table.Trust("daq", "*");
     EXPECT_EQ(Text(of("mallory", "daq").priority), "rt:0");
+}
+
+TEST(PolicyTest, AClaimNeverMakesDataLessSafe) {
+    const struct {
+        const char* had;
+        std::vector<std::string> refused;
+    } cases[] = {
+        {"buffered", {}}, {"direct", {}}, {"csync", {"buffered", "direct"}}, {"sync", {"buffered", "direct", "csync"}}};
+    for (const auto& [had, refused] : cases) {
+        for (const char* claimed : {"buffered", "direct", "csync", "sync"}) {
+            PolicyTable table;
+            Wish wish;
+            wish.type = ParseIoType(had);
+            Add(table, Level::user, "*", {}, wish);
+            wish.type = ParseIoType(claimed);
+            Add(table, Level::app, "daq", {}, wish);
+            table.Trust("daq", "shift");
+            const auto of = [&](const char* user) {
+                return Text(table.Resolve({user, "daq", "", {}, false}, kWrite).type);
+            };
+            const bool less_safe = std::count(refused.begin(), refused.end(), claimed);
+            EXPECT_EQ(of("mallory"), less_safe ? had : claimed);
+            EXPECT_EQ(of("shift"), claimed);
+        }
+    }
 }
 
 TEST(PolicyTest, AClaimDoesNotEscapeWhatEverybodyElseHas) {

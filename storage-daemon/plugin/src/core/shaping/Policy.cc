@@ -16,9 +16,13 @@ void Keep(std::optional<T>& old, const std::optional<T>& more) {
     if (!old) old = more;
 }
 
-// `lower`: a wish that would raise anything is not fulfilled.
+// How sure it is that data are on the disk when the client is told so. Past the page cache is no surer than through it.
+unsigned Safety(IoType type) { return type == IoType::sync ? 2 : type == IoType::csync ? 1 : 0; }
+
+// `lower`: a wish that would raise anything is not fulfilled. Data that are less safe are written faster.
 void Apply(Policy& policy, const Wish& wish, Level level, bool lower) {
-    if (wish.type) policy.type = *wish.type, policy.type_from = level;
+    if (wish.type && (!lower || Safety(*wish.type) >= Safety(policy.type)))
+        policy.type = *wish.type, policy.type_from = level;
     if (wish.priority && (!lower || wish.priority->rank() > policy.priority.rank()))
         policy.priority = *wish.priority, policy.priority_from = level;
     if (wish.bytes && (!lower || *wish.bytes < policy.rates.bytes))
