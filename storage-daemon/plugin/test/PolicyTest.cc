@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/shaping/Policy.hh"
+#include "core/shaping/ShapingConfig.hh"
 
 namespace beer {
 namespace {
@@ -55,38 +55,79 @@ TEST(PolicyTest, WithoutRulesThereIsTheDefault) {
     EXPECT_EQ(policy.bytes_from, Level::none);
 }
 
-// All 2^6 combinations of who says something: the last of them wins, for each direction by itself.
-TEST(PolicyTest, EveryCombinationOfLevels) {
+// A key of a policy: what each level says, and what a policy has of it and by which level.
+struct Key {
+    const char* name;
+    std::array<const char*, 6> said;
+    std::string (*value)(const Policy&);
+    Level Policy::* from; // null: nobody is told
+};
+
+const Key kKeys[] = {
+    {"bandwidth",
+     {"3000B/s", "1000B/s", "6000B/s", "2000B/s", "0B/s", "5000B/s"},
+     [](const Policy& policy) { return std::to_string(policy.rates.bytes) + "B/s"; },
+     &Policy::bytes_from},
+    {"iops",
+     {"30/s", "10/s", "60/s", "20/s", "0/s", "50/s"},
+     [](const Policy& policy) { return std::to_string(policy.rates.operations) + "/s"; },
+     &Policy::operations_from},
+    {"iopriority",
+     {"be:7", "rt:0", "idle", "be:1", "rt:7", "be:4"},
+     [](const Policy& policy) { return Text(policy.priority); },
+     &Policy::priority_from},
+    {"iotype",
+     {"sync", "buffered", "csync", "direct", "sync", "buffered"},
+     [](const Policy& policy) { return Text(policy.type); },
+     &Policy::type_from},
+    {"readahead",
+     {"400000B", "200000B", "600000B", "700000B", "300000B", "500000B"},
+     [](const Policy& policy) { return std::to_string(policy.readahead) + "B"; },
+     nullptr},
+};
+
+// All 2^6 combinations of who says something, for each key: the last of them wins, for each direction by itself.
+TEST(PolicyTest, EveryCombinationOfLevelsForEveryKey) {
     constexpr Level kLevels[] = {Level::space, Level::group,     Level::user,
                                  Level::app,   Level::directory, Level::operator_wish};
     const char* const names[] = {"data", "zh", "alice", "daq"};
-    for (unsigned said = 0; said < 64; ++said) {
-        for (const Direction direction : {kRead, kWrite}) {
-            PolicyTable table;
-            table.Trust("daq", "alice");
-            Identity who{"alice", "daq", "data", {"zh"}, false};
-            Level expected = Level::none;
-            for (unsigned i = 0; i < 6; ++i) {
-                if (!(said & (1u << i))) continue;
-                expected = kLevels[i];
-                const Wish wish = Bytes(1000 + i), none;
-                if (i == 4) {
-                    who.directory[static_cast<size_t>(direction)] = wish;
-                } else if (i == 5) {
-                    who.asked = wish;
-                } else if (direction == kRead) {
-                    Add(table, kLevels[i], names[i], wish, none);
-                } else {
-                    Add(table, kLevels[i], names[i], none, wish);
+    for (const Key& key : kKeys) {
+        for (unsigned said = 0; said < 64; ++said) {
+            for (const Direction direction : {kRead, kWrite}) {
+                SCOPED_TRACE(key.name + (" " + std::to_string(said)));
+                PolicyTable table;
+                table.Trust("daq", "alice");
+                Identity who{"alice", "daq", "data", {"zh"}, false};
+                Level level = Level::none;
+                std::string value = key.value(Policy());
+                for (unsigned i = 0; i < 6; ++i) {
+                    if (!(said & (1u << i))) continue;
+                    level = kLevels[i];
+                    value = key.said[i];
+                    Wish wish, none;
+                    ASSERT_EQ(ParseWish(key.name, value, wish), "");
+                    if (i == 4) {
+                        who.directory[static_cast<size_t>(direction)] = wish;
+                    } else if (i == 5) {
+                        who.asked = wish;
+                    } else if (direction == kRead) {
+                        Add(table, kLevels[i], names[i], wish, none);
+                    } else {
+                        Add(table, kLevels[i], names[i], none, wish);
+                    }
+                }
+                const Policy policy = table.Resolve(who, direction, true);
+                EXPECT_EQ(key.value(policy), value);
+                if (key.from) {
+                    EXPECT_EQ(Text(policy.*key.from), Text(level));
+                }
+                who.asked = {}; // an operator asks for both directions
+                const Policy other = table.Resolve(who, direction == kRead ? kWrite : kRead);
+                EXPECT_EQ(key.value(other), key.value(Policy()));
+                if (key.from) {
+                    EXPECT_EQ(other.*key.from, Level::none);
                 }
             }
-            const Policy policy = table.Resolve(who, direction, true);
-            EXPECT_EQ(Text(policy.bytes_from), Text(expected)) << said;
-            const uint64_t index = static_cast<uint64_t>(expected) - 1;
-            EXPECT_EQ(policy.rates.bytes, expected == Level::none ? kUnlimited : 1000 + index) << said;
-            const Direction other = direction == kRead ? kWrite : kRead;
-            who.asked = {}; // an operator asks for both directions
-            EXPECT_EQ(table.Resolve(who, other).bytes_from, Level::none) << said;
         }
     }
 }
