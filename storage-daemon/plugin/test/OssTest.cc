@@ -24,7 +24,8 @@ class OssTest : public testing::Test {
         settings.instance = "beer";
         settings.segment = folder / "beer.lat";
         settings.directories = {folder.path};
-        core = std::make_unique<Core>(settings, std::vector<Mount>{}, platform, [](const std::string&) {});
+        core = std::make_unique<Core>(settings, std::vector<Mount>{}, platform,
+                                      [this](const std::string& text) { log.push_back(text); });
         core->AttachSfsHalf();
         filesystem = std::make_unique<OssFilesystem>(lower, *core);
         const int fd = open(settings.segment.c_str(), O_RDONLY);
@@ -57,6 +58,7 @@ class OssTest : public testing::Test {
     FakeDisk disk{platform, {}};
     FakeOss lower{disk};
     Settings settings;
+    std::vector<std::string> log;
     XrdOucEnv env;
     std::unique_ptr<Core> core;
     std::unique_ptr<OssFilesystem> filesystem;
@@ -357,6 +359,9 @@ TEST_F(IoPolicyTest, APriorityIsForOneRequest) {
         EXPECT_EQ(platform.io_priorities.size(), 2u);
         platform.refuses_priority = true;
         EXPECT_EQ(set(file, "rt:0"), (std::vector<int>{1 << 13})) << "nothing to take back";
+        EXPECT_EQ(set(file, "rt:1"), (std::vector<int>{(1 << 13) | 1})) << "tried again: it is for each thread";
+        ASSERT_EQ(log.size(), 1u) << "and told once";
+        EXPECT_EQ(log[0].rfind("the kernel refuses I/O priority rt:0: ", 0), 0u) << log[0];
         policy.priority_from = Level::none;
         EXPECT_TRUE(set(file, "be:4").empty()) << "nobody said anything: no system call";
     });

@@ -214,6 +214,15 @@ TEST_F(ReportTest, ShowsTheRulesInForceAndWhatTheGuardSays) {
     EXPECT_EQ(answer["guard"]["elsewhere"]["bytes_per_s"], 1000000);
 }
 
+TEST_F(ReportTest, SaysThatTheKernelRefusesPriorities) {
+    Make();
+    const auto told = [&] { return Ask("policy")["filesystems"][0]["priorities"].get<std::string>(); };
+    const std::string before = told();
+    platform.refuses_priority = true;
+    core->io_priorities().Give({IoPriority::Class::real_time, 0});
+    EXPECT_EQ(told(), before + "; the kernel refuses some, see the daemon's log");
+}
+
 TEST_F(ReportTest, AnswersEvenWhenNothingIsMeasured) {
     settings.segment = "/no/such/folder/beer.lat";
     Make();

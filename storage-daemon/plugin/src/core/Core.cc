@@ -10,6 +10,7 @@ namespace beer {
 
 Core::Core(Settings settings, const std::vector<Mount>& mounts, const Platform& platform, const Log& log)
     : platform_(platform), settings_(std::move(settings)), filesystems_(settings_.directories, mounts),
+      io_priorities_(platform, log),
       shaping_(settings_.shaping, settings_.policy, filesystems_.filesystems(), platform, log) {
     for (const auto& missing : filesystems_.missing())
         log("not measured: " + missing);

@@ -12,6 +12,7 @@
 #include "core/PrefixList.hh"
 #include "core/Recorder.hh"
 #include "core/StreamTable.hh"
+#include "core/shaping/IoPriorities.hh"
 #include "core/shaping/Shaping.hh"
 
 struct sockaddr;
@@ -45,6 +46,7 @@ class Core {
     StreamTable& streams() { return streams_; }
     const FilesystemTable& filesystems() const { return filesystems_; }
     Shaping& shaping() { return shaping_; }
+    IoPriorities& io_priorities() { return io_priorities_; }
     bool serves_http() const { return settings_.serves_http; }
     const Platform& platform() const { return platform_; }
 
@@ -74,6 +76,7 @@ class Core {
     const Settings settings_;
     const FilesystemTable filesystems_;
     StreamTable streams_;
+    IoPriorities io_priorities_;
     Translate translate_;
     std::atomic<bool> sfs_half_{false};
     std::unique_ptr<Segment> segment_;

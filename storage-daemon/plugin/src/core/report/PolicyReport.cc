@@ -20,6 +20,12 @@ Json Guard(Core& core, uint64_t now_ns) {
     return guard;
 }
 
+std::string Priorities(Core& core, const std::string& scheduler, bool turns) {
+    std::string effect = PriorityEffect(scheduler, turns);
+    if (core.io_priorities().refused()) effect += "; the kernel refuses some, see the daemon's log";
+    return effect;
+}
+
 Json Filesystems(Core& core, const ShapingConfig& config) {
     Json all = Json::array();
     const auto& filesystems = core.filesystems().filesystems();
@@ -30,7 +36,7 @@ Json Filesystems(Core& core, const ShapingConfig& config) {
         all.push_back({{"path", one.path},
                        {"device", std::to_string(one.major_number) + ":" + std::to_string(one.minor_number)},
                        {"scheduler", scheduler.empty() ? Json() : Json(scheduler)},
-                       {"priorities", PriorityEffect(scheduler, config.turns)},
+                       {"priorities", Priorities(core, scheduler, config.turns)},
                        {"most_readers", open.readers},
                        {"most_writers", open.writers},
                        {"overloaded", core.shaping().overload().overloaded(i)},

@@ -3,8 +3,7 @@
 
 #include <optional>
 
-#include "core/Platform.hh"
-#include "core/shaping/Policy.hh"
+#include "core/shaping/IoPriorities.hh"
 
 namespace beer {
 
@@ -13,23 +12,16 @@ namespace beer {
 // taken back, to what the server was started with. Without a priority it makes no system call.
 class IoPrioritySentry {
   public:
-    IoPrioritySentry(const Platform& platform, const std::optional<IoPriority>& priority) noexcept
-        : platform_(priority ? &platform : nullptr) {
-        if (platform_ && !platform_->SetIoPriority(Number(*priority))) platform_ = nullptr;
-    }
+    IoPrioritySentry(IoPriorities& priorities, const std::optional<IoPriority>& priority) noexcept
+        : given_(priority && priorities.Give(*priority) ? &priorities : nullptr) {}
     ~IoPrioritySentry() {
-        if (platform_) platform_->SetIoPriority(platform_->StartingIoPriority());
+        if (given_) given_->TakeBack();
     }
     IoPrioritySentry(const IoPrioritySentry&) = delete;
     IoPrioritySentry& operator=(const IoPrioritySentry&) = delete;
 
-    // As ioprio_set(2) takes it: the class in the upper three bits of 16.
-    static int Number(const IoPriority& priority) {
-        return (static_cast<int>(priority.io_class) << 13) | priority.level;
-    }
-
   private:
-    const Platform* platform_;
+    IoPriorities* const given_; // null: there is nothing to take back
 };
 
 } // namespace beer

@@ -48,7 +48,7 @@ void OssFile::AfterOpen(const char* path, int flags) noexcept {
 }
 
 int OssFile::Close(long long* size) {
-    const IoPrioritySentry priority(core_.platform(), Priority());
+    const IoPrioritySentry priority(core_.io_priorities(), Priority());
     OperationTimer timer = Timer(writable_ ? Event::sync : Event::meta);
     direct_.reset();
     return timer.Done(wrapDF.Close(size));
@@ -87,7 +87,7 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
     // What direct I/O was wanted for and cannot be is at least on the disk when the client is told so, as in EOS.
     const bool through = event == Event::write && (type == IoType::sync || (type == IoType::direct && file == &wrapDF));
 
-    const IoPrioritySentry priority(core_.platform(), Priority());
+    const IoPrioritySentry priority(core_.io_priorities(), Priority());
     OperationTimer timer = Timer(event, size);
     if (event == Event::read && buffer && file == &wrapDF && policy) ReadAhead(offset, size, policy->readahead);
     ssize_t result = call(*file);
@@ -137,7 +137,7 @@ ssize_t OssFile::Read(off_t offset, size_t size) {
     const Context* context = Context::Current();
     const int fd = context && context->descriptor ? wrapDF.getFD() : -1;
     if (fd < 0) return wrapDF.Read(offset, size); // a hint; not a request that a client waits for
-    const IoPrioritySentry priority(core_.platform(), Priority());
+    const IoPrioritySentry priority(core_.io_priorities(), Priority());
     OperationTimer timer = Timer(Event::read, size);
     if (context->policy) ReadAhead(offset, size, context->policy->readahead);
     const auto begin = static_cast<uint64_t>(offset);
@@ -147,7 +147,7 @@ ssize_t OssFile::Read(off_t offset, size_t size) {
 }
 
 int OssFile::Fsync() {
-    const IoPrioritySentry priority(core_.platform(), Priority());
+    const IoPrioritySentry priority(core_.io_priorities(), Priority());
     OperationTimer timer = Timer(Event::sync);
     return timer.Done(wrapDF.Fsync());
 }
