@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,14 @@ struct FakeDisk {
     ssize_t result = 0;
     uint64_t takes_ns = 1000000;
     int fd = -1, direct_fd = -1;
-    int open_result = 0, fsync_result = 0; // instead of `result`
-    std::vector<int> flags = {};           // of each open
+    int open_result = 0, fsync_result = 0;   // instead of `result`
+    std::vector<int> flags = {};             // of each open
+    std::function<void()> on_call = nullptr; // may throw
 
     ssize_t Called(const std::string& name) {
         calls.push_back(name);
         platform.now_ns += takes_ns;
+        if (on_call) on_call();
         return result;
     }
     int CalledInt(const std::string& name) { return static_cast<int>(Called(name)); }

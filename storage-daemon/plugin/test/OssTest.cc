@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <functional>
 #include <map>
+#include <stdexcept>
 #include <sys/stat.h>
 
 #include "FakeOss.hh"
@@ -53,6 +54,43 @@ class OssTest : public testing::Test {
         return file;
     }
 
+    struct Call {
+        const char* name; // that the disk sees
+        Event event;
+        std::function<ssize_t()> make;
+    };
+    std::vector<Call> EveryCall(XrdOssDF& file, XrdOssDF& directory) {
+        return {
+            {"read", Event::read, [&] { return file.Read(buffer, 0, 30); }},
+            {"readraw", Event::read, [&] { return file.ReadRaw(buffer, 0, 30); }},
+            {"readv", Event::read, [&] { return file.ReadV(pieces, 2); }},
+            {"pgread", Event::read, [&] { return file.pgRead(buffer, 0, 30, nullptr, 0); }},
+            {"write", Event::write, [&] { return file.Write(buffer, 0, 30); }},
+            {"writev", Event::write, [&] { return file.WriteV(pieces, 2); }},
+            {"pgwrite", Event::write, [&] { return file.pgWrite(buffer, 0, 30, nullptr, 0); }},
+            {"fsync", Event::sync, [&] { return ssize_t{file.Fsync()}; }},
+            {"ftruncate", Event::meta, [&] { return ssize_t{file.Ftruncate(1)}; }},
+            {"fchmod", Event::meta, [&] { return ssize_t{file.Fchmod(0600)}; }},
+            {"readdir", Event::meta, [&] { return ssize_t{directory.Readdir(buffer, 64)}; }},
+            {"chmod", Event::meta, [&] { return ssize_t{filesystem->Chmod(path.c_str(), 0600, &env)}; }},
+            {"create", Event::open, [&] { return ssize_t{filesystem->Create("t", path.c_str(), 0600, env, 0)}; }},
+            {"mkdir", Event::meta, [&] { return ssize_t{filesystem->Mkdir(path.c_str(), 0700, 0, &env)}; }},
+            {"remdir", Event::meta, [&] { return ssize_t{filesystem->Remdir(path.c_str(), 0, &env)}; }},
+            {"rename", Event::meta, [&] { return ssize_t{filesystem->Rename(path.c_str(), "/x", &env, &env)}; }},
+            {"stat", Event::meta, [&] { return ssize_t{filesystem->Stat(path.c_str(), &found, 0, &env)}; }},
+            {"truncate", Event::meta, [&] { return ssize_t{filesystem->Truncate(path.c_str(), 1, &env)}; }},
+            {"unlink", Event::meta, [&] { return ssize_t{filesystem->Unlink(path.c_str(), XRDOSS_isPFN, &env)}; }},
+        };
+    }
+    // Requests that are under way now.
+    uint32_t BusySlots() const {
+        const Segment& segment = *core->segment();
+        uint32_t busy = 0;
+        for (uint32_t i = 0; i < segment.slot_count(); ++i)
+            busy += segment.slot(i).start_ns != 0;
+        return busy;
+    }
+
     TemporaryFolder folder;
     FakePlatform platform;
     FakeDisk disk{platform, {}};
@@ -74,32 +112,7 @@ TEST_F(OssTest, EveryCallReachesTheDiskOnceAndIsCountedWhereItBelongs) {
     auto file = Opened();
     std::unique_ptr<XrdOssDF> directory(filesystem->newDir("test"));
     EXPECT_EQ(directory->Opendir(folder.path.c_str(), env), 0);
-    const struct {
-        const char* name;
-        Event event;
-        std::function<ssize_t()> call;
-    } calls[] = {
-        {"read", Event::read, [&] { return file->Read(buffer, 0, 30); }},
-        {"readraw", Event::read, [&] { return file->ReadRaw(buffer, 0, 30); }},
-        {"readv", Event::read, [&] { return file->ReadV(pieces, 2); }},
-        {"pgread", Event::read, [&] { return file->pgRead(buffer, 0, 30, nullptr, 0); }},
-        {"write", Event::write, [&] { return file->Write(buffer, 0, 30); }},
-        {"writev", Event::write, [&] { return file->WriteV(pieces, 2); }},
-        {"pgwrite", Event::write, [&] { return file->pgWrite(buffer, 0, 30, nullptr, 0); }},
-        {"fsync", Event::sync, [&] { return ssize_t{file->Fsync()}; }},
-        {"ftruncate", Event::meta, [&] { return ssize_t{file->Ftruncate(1)}; }},
-        {"fchmod", Event::meta, [&] { return ssize_t{file->Fchmod(0600)}; }},
-        {"readdir", Event::meta, [&] { return ssize_t{directory->Readdir(buffer, 64)}; }},
-        {"chmod", Event::meta, [&] { return ssize_t{filesystem->Chmod(path.c_str(), 0600, &env)}; }},
-        {"create", Event::open, [&] { return ssize_t{filesystem->Create("t", path.c_str(), 0600, env, 0)}; }},
-        {"mkdir", Event::meta, [&] { return ssize_t{filesystem->Mkdir(path.c_str(), 0700, 0, &env)}; }},
-        {"remdir", Event::meta, [&] { return ssize_t{filesystem->Remdir(path.c_str(), 0, &env)}; }},
-        {"rename", Event::meta, [&] { return ssize_t{filesystem->Rename(path.c_str(), "/x", &env, &env)}; }},
-        {"stat", Event::meta, [&] { return ssize_t{filesystem->Stat(path.c_str(), &found, 0, &env)}; }},
-        {"truncate", Event::meta, [&] { return ssize_t{filesystem->Truncate(path.c_str(), 1, &env)}; }},
-        {"unlink", Event::meta, [&] { return ssize_t{filesystem->Unlink(path.c_str(), XRDOSS_isPFN, &env)}; }},
-    };
-    for (const auto& [name, event, call] : calls) {
+    for (const auto& [name, event, make] : EveryCall(*file, *directory)) {
         for (bool broken : {false, true}) {
             const Context context({Traffic::storage, 0});
             const uint64_t operations = Operations(event, Traffic::storage), trouble = InternalErrors();
@@ -107,7 +120,7 @@ TEST_F(OssTest, EveryCallReachesTheDiskOnceAndIsCountedWhereItBelongs) {
             disk.calls.clear();
             disk.result = 30;
             FakePlatform::broken_here = broken;
-            EXPECT_EQ(call(), 30) << name;
+            EXPECT_EQ(make(), 30) << name;
             FakePlatform::broken_here = false;
             EXPECT_EQ(disk.calls, std::vector<std::string>{name}) << (broken ? "with a broken clock" : "");
             EXPECT_EQ(Operations(event, Traffic::storage), operations + !broken) << name;
@@ -115,11 +128,56 @@ TEST_F(OssTest, EveryCallReachesTheDiskOnceAndIsCountedWhereItBelongs) {
             const bool moves = event == Event::read || event == Event::write;
             EXPECT_EQ(Field(event, Traffic::storage, 1), bytes + (moves && !broken ? 30 : 0)) << name;
             disk.result = -EIO;
-            EXPECT_EQ(call(), -EIO) << name;
+            EXPECT_EQ(make(), -EIO) << name;
             EXPECT_EQ(Field(event, Traffic::storage, 3), errors + 1) << name;
         }
     }
     EXPECT_EQ(Operations(Event::read, Traffic::internal), 0u);
+}
+
+TEST_F(OssTest, ADiskThatThrowsIsAnErrorAndNothingStaysBehind) {
+    auto file = Opened();
+    std::unique_ptr<XrdOssDF> directory(filesystem->newDir("test"));
+    EXPECT_EQ(directory->Opendir(folder.path.c_str(), env), 0);
+    Policy policy;
+    policy.priority = *ParseIoPriority("be:7");
+    policy.priority_from = Level::user;
+    const Context context({Traffic::storage, 0}, false, &policy);
+    const uint64_t trouble = InternalErrors();
+    for (const auto& [name, event, make] : EveryCall(*file, *directory)) {
+        const uint64_t operations = Operations(event, Traffic::storage), bytes = Field(event, Traffic::storage, 1),
+                       errors = Field(event, Traffic::storage, 3);
+        disk.calls.clear();
+        disk.on_call = [&] {
+            EXPECT_EQ(BusySlots(), 1u);
+            throw std::runtime_error("the disk is gone");
+        };
+        platform.io_priorities.clear();
+        EXPECT_THROW(make(), std::runtime_error) << name;
+        EXPECT_EQ(disk.calls, std::vector<std::string>{name});
+        EXPECT_EQ(Operations(event, Traffic::storage), operations + 1) << name;
+        EXPECT_EQ(Field(event, Traffic::storage, 1), bytes) << name;
+        EXPECT_EQ(Field(event, Traffic::storage, 3), errors + 1) << name;
+        EXPECT_EQ(BusySlots(), 0u) << name;
+        const bool has_priority = event == Event::read || event == Event::write || event == Event::sync;
+        EXPECT_EQ(platform.io_priorities, has_priority ? (std::vector<int>{(2 << 13) | 7, 0}) : std::vector<int>())
+            << name;
+        disk.on_call = nullptr;
+        disk.result = 30;
+        EXPECT_EQ(make(), 30) << name;
+        EXPECT_EQ(Operations(event, Traffic::storage), operations + 2) << "the next one is timed as ever: " << name;
+    }
+    EXPECT_EQ(InternalErrors(), trouble);
+}
+
+TEST_F(OssTest, AShortReadIsNoErrorAndCountsWhatWasRead) {
+    auto file = Opened();
+    const Context context({Traffic::storage, 0});
+    disk.result = 7;
+    EXPECT_EQ(file->Read(buffer, 0, 30), 7);
+    EXPECT_EQ(Operations(Event::read, Traffic::storage), 1u);
+    EXPECT_EQ(Field(Event::read, Traffic::storage, 1), 7u);
+    EXPECT_EQ(Field(Event::read, Traffic::storage, 3), 0u);
 }
 
 TEST_F(OssTest, TheSummaryComesBehindThatOfTheLowerLayer) {
