@@ -88,6 +88,19 @@ TEST_F(MetaLimiterTest, SoManyRequestsAtATime) {
     EXPECT_EQ(Line("Stall::threads").total, 1u);
 }
 
+TEST_F(MetaLimiterTest, WhoHasToComeBackIsToldWhy) {
+    Does(50, Who("alice"));
+    EXPECT_EQ(limiter.Begin(config, Who("alice"), kStat, now).reason, "you are above 10 Stat per second");
+    Does(20, Who("bob", {"it", "zh"}), MetaOperation::mkdir);
+    EXPECT_EQ(limiter.Begin(config, Who("carol", {"zh"}), MetaOperation::mkdir, now).reason,
+              "group zh is above 4 Mkdir per second");
+    config.threads_of_all = 1;
+    EXPECT_EQ(limiter.Begin(config, Who("bob"), kStat, now).reason, "");
+    EXPECT_EQ(limiter.Begin(config, Who("carol"), kStat, now).reason,
+              "the server has as many requests under way as are allowed");
+    EXPECT_EQ(limiter.Hold(Who("bob"), now).reason, "the guard of this node holds batch at the moment");
+}
+
 TEST_F(MetaLimiterTest, WhoIsBannedIsToldSo) {
     const auto verdict = limiter.Begin(config, Who("mallory"), kStat, now);
     EXPECT_TRUE(verdict.banned);
@@ -114,6 +127,25 @@ TEST_F(MetaLimiterTest, StatisticsAreOfSeveralTimes) {
     EXPECT_EQ(Line("Stat").total, 12u);
     EXPECT_NEAR(Line("Stat").execution.mean_ns, 1e6, 1);
     EXPECT_NEAR(Line("Stat").execution.p99_ns, 1e6, 1);
+}
+
+// 1, 2, ... 100 ms, after some that are forgotten by then.
+TEST_F(MetaLimiterTest, TimesAreThoseOfTheLastHundred) {
+    config.meta_rates.clear();
+    const auto take = [&](uint64_t ms) {
+        EXPECT_EQ(limiter.Begin(config, Who("alice"), kStat, now).stall_s, 0u);
+        limiter.End(Who("alice"), kStat, now, now + ms * 1000000);
+    };
+    for (int i = 0; i < 50; ++i)
+        take(1000);
+    for (uint64_t i = 0; i < 100; ++i)
+        take(i * 37 % 100 + 1); // in no order
+    const Execution execution = Line("Stat").execution;
+    EXPECT_NEAR(execution.mean_ns, 50.5e6, 10); // kept as float: to a few ns
+    EXPECT_NEAR(execution.sigma_ns, 28866070.0, 10) << "of these hundred, not of what they are a sample of";
+    EXPECT_NEAR(execution.p99_ns, 99e6, 10);
+    EXPECT_NEAR(execution.max_ns, 100e6, 10);
+    EXPECT_EQ(Line("Stat").total, 150u);
 }
 
 TEST_F(MetaLimiterTest, ManyUsersTakeNoEndlessMemory) {
