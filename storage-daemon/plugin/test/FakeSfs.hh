@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
 #include <functional>
 #include <string>
 #include <utility>
@@ -56,7 +57,10 @@ class FakeSfsFile final : public XrdSfsFile {
         return log_.Called("open");
     }
     BEER_FAKE(checkpoint, cpAct, struct iov*, int)
-    int close() override { return log_.Called("close"); }
+    int close() override {
+        error.setErrInfo(0, "");
+        return log_.Called("close");
+    }
     int fctl(int command, const char*, XrdOucErrInfo& error) override {
         if (command == SFS_FCTL_GETFD) error.setErrCode(log_.descriptor);
         return log_.Called("fctl");
@@ -95,6 +99,7 @@ class FakeSfsFile final : public XrdSfsFile {
     BEER_FAKE(stat, struct stat*)
     int sync() override {
         const int result = log_.Called("sync");
+        if (log_.sync_result) error.setErrInfo(EIO, "the disk lost it");
         return log_.sync_result ? log_.sync_result : result;
     }
     BEER_FAKE(sync, XrdSfsAio*)

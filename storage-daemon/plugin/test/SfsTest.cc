@@ -208,6 +208,8 @@ TEST_F(SfsTest, WithCsyncTheFileIsOnTheDiskBeforeItIsClosedOrTheClientIsTold) {
     ShapingConfig config;
     config.Add({"beer.policy", "space:*", "w", "iotype", "csync"});
     core->shaping().Use(std::move(config));
+    int code = 0;
+    std::string text;
     const auto close = [&](bool written, int synced) {
         const std::unique_ptr<XrdSfsFile> file(layer->newFile(nullptr, 0));
         log.result = SFS_OK;
@@ -217,12 +219,16 @@ TEST_F(SfsTest, WithCsyncTheFileIsOnTheDiskBeforeItIsClosedOrTheClientIsTold) {
         log.sync_result = synced;
         const int closed = file->close();
         log.sync_result = SFS_OK;
+        code = file->error.getErrInfo();
+        text = file->error.getErrText();
         return closed;
     };
     EXPECT_EQ(close(true, SFS_OK), SFS_OK);
     EXPECT_EQ(Calls()[0], "sync for storage");
     EXPECT_EQ(close(true, SFS_ERROR), SFS_ERROR);
     EXPECT_EQ(Calls()[1], "close for storage") << "closed all the same";
+    EXPECT_EQ(code, EIO) << "of the sync, whatever the close says";
+    EXPECT_EQ(text, "the disk lost it");
     EXPECT_EQ(close(false, SFS_ERROR), SFS_OK) << "nothing was written";
 }
 
