@@ -17,10 +17,18 @@ from control import Control
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
+# For clients that are held on purpose.
+PATIENT = {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"}
 
 
 class ServerError(Exception):
     """The server did not do what it was told to."""
+
+
+def own_disk(place: Path, size: str) -> tuple[str, ...]:
+    """For Server.prefix: the server, and nobody else, sees a filesystem of its own there, in memory."""
+    mount = f'mount -t tmpfs -o size={size},mode=0777 tmpfs "$1"; shift; exec "$@"'
+    return ("unshare", "--mount", "sh", "-ec", mount, "sh", str(place))
 
 
 def free_port() -> int:

@@ -23,16 +23,20 @@ class Session:
     def __init__(self, url: str, env: dict[str, str], *, update: bool = False) -> None:
         command = [sys.executable, __file__, url, "update" if update else "read"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-        self._answer()
+        self.answer()
 
     def call(self, method: str, *arguments: Any) -> list[bytes]:
         """A method of XRootD.client.File; returns the data it brought."""
+        self.ask(method, *arguments)
+        return self.answer()
+
+    def ask(self, method: str, *arguments: Any) -> None:
+        """The same in two parts: for what takes long."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
         self._process.stdin.flush()
-        return self._answer()
 
-    def _answer(self) -> list[bytes]:
+    def answer(self) -> list[bytes]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
@@ -48,6 +52,9 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind:  # it may be held for long
+            self.kill()
+            return
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert self._process.wait(timeout=30) == 0

@@ -10,12 +10,10 @@ import pytest
 from bench import OPEN_HOUSE, WITHOUT
 from everything import MANY
 from protocol import CheckpointedFile, ProtocolError
-from server import TOP, Server
+from server import TOP, Server, own_disk
 
 EVERYTHING = Path(__file__).with_name("everything.py")
 POLICIES = ("buffered", "direct", "sync", "csync")
-# The second disk is one of 1 MiB.
-FULL = ("unshare", "--mount", "sh", "-ec", 'mount -t tmpfs -o size=1m,mode=0777 tmpfs "$1"; shift; exec "$@"', "sh")
 
 
 def outcome(server: Server) -> list[list[object]]:
@@ -23,7 +21,7 @@ def outcome(server: Server) -> list[list[object]]:
     store = server.data / "01/store"
     # Reading address 0 of a process is an I/O error (proc(5)), as of a broken disk.
     (store / "broken").symlink_to("/proc/self/mem")
-    server.prefix = (*FULL, str(server.data / "02"))
+    server.prefix = own_disk(server.data / "02", "1m")
     server.start()
     said = server.run(
         sys.executable, EVERYTHING, f"127.0.0.1:{server.port}", server.path("01/store"), server.path("02")

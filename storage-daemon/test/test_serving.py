@@ -6,17 +6,8 @@ from pathlib import Path
 
 import pytest
 from conftest import FILE_BYTES
-from server import Server, use_policy
+from server import PATIENT, Server, own_disk, use_policy
 from test_measuring import eventually
-
-FULL_RUN = (
-    "unshare",
-    "--mount",
-    "sh",
-    "-ec",
-    'mount -t tmpfs -o size=64k,mode=0777 tmpfs "$1"; shift; exec "$@"',
-    "sh",
-)
 
 
 def serves(server: Server, content: bytes, tmp_path: Path) -> None:
@@ -26,7 +17,7 @@ def serves(server: Server, content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_full_run_leaves_it_serving_without_measuring(server: Server, content: bytes, tmp_path: Path) -> None:
-    server.prefix = (*FULL_RUN, str(server.segment_file.parent))
+    server.prefix = own_disk(server.segment_file.parent, "64k")
     server.start()
     serves(server, content, tmp_path)
     warnings = [line for line in server.log().splitlines() if "WITHOUT MEASURING" in line]
@@ -97,7 +88,6 @@ def test_many_clients_while_limits_change(running: Server, batch_port: int, cont
     """Under `make tsan` this is the load in which data races would show."""
     (tmp_path / "content").write_bytes(content)
     clients = []
-    patient = {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"}
 
     def limit(kilobytes: int) -> None:
         """For each transfer of storage, and ten times as much for batch together; returns when it is in force."""
@@ -111,7 +101,7 @@ def test_many_clients_while_limits_change(running: Server, batch_port: int, cont
 
     def begin(user: str, *command: str | Path) -> None:
         words = [str(word) for word in command]
-        env = running.client_env(user) | patient
+        env = running.client_env(user) | PATIENT
         clients.append(subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True))
 
     limit(100)  # 20 MB take longer than all that follows

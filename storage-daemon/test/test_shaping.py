@@ -18,7 +18,7 @@ from subprocess import PIPE
 import pytest
 from conftest import FILE_BYTES, batch_port_of
 from page_cache import forget, in_memory
-from server import Server, ServerError, free_port, use_policy
+from server import PATIENT, Server, ServerError, free_port, use_policy
 from session import Session, SessionError
 from test_measuring import READERS, eventually
 
@@ -30,7 +30,7 @@ def command(
     server: Server, *words: str | Path, env: dict[str, str] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A batch client that runs meanwhile."""
-    all_env = server.client_env("batch") | {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"} | (env or {})
+    all_env = server.client_env("batch") | PATIENT | (env or {})
     with subprocess.Popen([str(word) for word in words], env=all_env, stdout=PIPE, stderr=PIPE) as process:
         try:
             yield process
