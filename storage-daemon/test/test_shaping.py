@@ -7,8 +7,6 @@ Bounds on time are those that no slow machine can break: batch never gets more t
 import os
 import subprocess
 import time
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +16,7 @@ from subprocess import PIPE
 import pytest
 from conftest import FILE_BYTES, batch_port_of
 from page_cache import forget, in_memory
-from server import PATIENT, Server, ServerError, free_port, use_policy
+from server import PATIENT, Server, ServerError, use_policy
 from session import Session, SessionError
 from test_measuring import READERS, eventually
 
@@ -363,26 +361,3 @@ def test_who_is_banned_is_told_so_and_others_are_served(server: Server, tmp_path
     use_policy(server, "")
     path = server.path("01/store/file")
     assert eventually(lambda: server.xrdfs("stat", path, user="batch", check=False).returncode == 0)
-
-
-def test_a_client_of_http_gets_an_error_and_no_stall(server: Server) -> None:
-    """A stall breaks the HTTP bridge of XRootD 5.8."""
-    port = free_port()
-    (server.data / "01/store/small").write_bytes(b"small")
-    server.write_config(
-        {"ofs.authorize": "# everybody may"},
-        append=f"xrd.protocol http:{port} libXrdHttp.so\nbeer.metarate user:* OpenRead 1/s\n",
-    )
-    server.start()
-
-    def get(name: str) -> int:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{server.path(name)}", timeout=30) as answer:
-                return answer.status if answer.read() == b"small" else 0
-        except urllib.error.HTTPError as error:
-            return error.code
-
-    answers = [get("01/store/small") for _ in range(40)]
-    assert answers[0] == 200
-    assert set(answers) == {200, 500}, answers
-    assert eventually(lambda: get("01/store/small") == 200)

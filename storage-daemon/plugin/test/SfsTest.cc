@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <netinet/in.h>
 #include <thread>
@@ -243,6 +244,34 @@ TEST_F(SfsTest, WhatAClientIsToldToWaitIsCounted) {
     log.result = 8; // of a data call it is a number of bytes
     EXPECT_EQ(file->read(0, 8), 8);
     EXPECT_EQ(Stalls(Traffic::batch), 5000000000u);
+}
+
+TEST_F(SfsTest, AClientOfHttpGetsAnErrorWhoeverTellsItToWait) {
+    std::strcpy(batch.entity.prot, "https");
+    const char* p = path.c_str();
+    auto* lower = new FakeSfsFile(log);
+    auto* lower_directory = new FakeSfsDirectory(log);
+    SfsFile file(*lower, *core);
+    SfsDirectory directory(*lower_directory, *core);
+    const std::pair<XrdOucErrInfo*, std::function<int(const XrdSecEntity*)>> calls[] = {
+        {&error, [&](auto c) { return layer->rem(p, error, c, nullptr); }},
+        {&error, [&](auto c) { return layer->chksum(XrdSfsFileSystem::csGet, "adler32", p, error, c, nullptr); }},
+        {&lower->error, [&](auto c) { return file.open(p, SFS_O_RDONLY, 0, c, nullptr); }},
+        {&lower_directory->error, [&](auto c) { return directory.open(p, c, nullptr); }},
+    };
+    for (const auto& [told, call] : calls) {
+        told->setErrInfo(0, "the file is being staged");
+        log.result = 3;
+        EXPECT_EQ(call(&batch.entity), SFS_ERROR);
+        EXPECT_EQ(told->getErrInfo(), EAGAIN);
+        EXPECT_STREQ(told->getErrText(), "the file is being staged");
+        EXPECT_EQ(call(&storage.entity), 3) << "who can wait waits";
+        log.result = SFS_REDIRECT;
+        EXPECT_EQ(call(&batch.entity), SFS_REDIRECT);
+    }
+    EXPECT_EQ(Stalls(Traffic::batch), 0u);
+    // A checksum is internal work.
+    EXPECT_EQ(Stalls(Traffic::storage), 9000000000u);
 }
 
 } // namespace beer

@@ -22,7 +22,7 @@ class BatchChecksum final : PacedReads {
         if (!Admit(path, client, opaque, filesystem))
             return RefuseForNow(core_, client, origin_, filesystem, error, "too many batch connections are at work");
         const Context context(origin_, false, nullptr, nullptr, this);
-        return CountStall(core_, path, origin_, checksum());
+        return Answer(core_, client, origin_, path, error, checksum());
     }
 
   private:

@@ -100,4 +100,16 @@ Identity IdentityOf(Core& core, const XrdSecEntity* client, const Origin& origin
     return who;
 }
 
+int Answer(const Core& core, const XrdSecEntity* client, const Origin& origin, const char* path, XrdOucErrInfo& error,
+           int result) {
+    if (result < SFS_STALL) return result;
+    if (IsHttp(core, client)) {
+        error.setErrCode(EAGAIN);
+        return SFS_ERROR;
+    }
+    if (core.recorder())
+        core.recorder()->Stall(core.FilesystemOf(path), origin.traffic, static_cast<uint64_t>(result) * 1000000000u);
+    return result;
+}
+
 } // namespace beer

@@ -43,11 +43,9 @@ Identity IdentityOf(Core& core, const XrdSecEntity* client, const Origin& origin
 // An application's name as it may appear in rules, logs and statistics; "default" for anything else.
 std::string CleanApplication(const char* text);
 
-// Counts a result of a metadata call that told the client to wait, and hands it on.
-inline int CountStall(const Core& core, const char* path, const Origin& origin, int result) {
-    if (result < SFS_STALL || !core.recorder()) return result;
-    core.recorder()->Stall(core.FilesystemOf(path), origin.traffic, static_cast<uint64_t>(result) * 1000000000u);
-    return result;
-}
+// Hands on the result of a metadata call. If it tells the client to wait, whoever says so, that is counted, and for a
+// client of HTTP it becomes an error with the same text.
+int Answer(const Core& core, const XrdSecEntity* client, const Origin& origin, const char* path, XrdOucErrInfo& error,
+           int result);
 
 } // namespace beer

@@ -22,12 +22,9 @@ MetaGate::MetaGate(Core& core, const XrdSecEntity* client, const Origin& origin,
             answer_ = SFS_ERROR;
         } else if (!verdict.stall_s) {
             begun_ns_ = now;
-        } else if (IsHttp(core, client)) {
-            error.setErrInfo(EAGAIN, verdict.reason.c_str());
-            answer_ = SFS_ERROR;
         } else {
             error.setErrInfo(0, verdict.reason.c_str());
-            answer_ = CountStall(core, path, origin, static_cast<int>(verdict.stall_s));
+            answer_ = Answer(core, client, origin, path, error, static_cast<int>(verdict.stall_s));
         }
     } catch (...) { // no memory, no clock: served, but not counted
         if (core.recorder()) core.recorder()->InternalError();

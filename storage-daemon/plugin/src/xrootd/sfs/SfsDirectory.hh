@@ -21,7 +21,7 @@ class SfsDirectory final : public XrdSfsDirectory {
         const MetaGate gate(core_, client, origin_, MetaOperation::open_dir, path, error);
         if (gate.answer() != SFS_OK) return gate.answer();
         const Context context(origin_);
-        return CountStall(core_, path, origin_, next_.open(path, client, opaque));
+        return Answer(core_, client, origin_, path, error, next_.open(path, client, opaque));
     }
     const char* nextEntry() override {
         const Context context(origin_);

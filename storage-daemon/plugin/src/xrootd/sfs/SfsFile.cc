@@ -63,7 +63,7 @@ int SfsFile::open(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode,
     } else {
         stream_.Close();
     }
-    return CountStall(core_, path, origin_, result);
+    return Answer(core_, client, origin_, path, error, result);
 }
 
 int SfsFile::OpenNext(const char* path, XrdSfsFileOpenMode mode, mode_t create_mode, const XrdSecEntity* client,

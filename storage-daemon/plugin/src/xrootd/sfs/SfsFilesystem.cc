@@ -37,13 +37,8 @@ int SfsFilesystem::For(const XrdSecEntity* client, const char* path, MetaOperati
     const Origin origin = OriginOf(core_, client);
     const MetaGate gate(core_, client, origin, operation, path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
-    return For(origin, path, call);
-}
-
-template <typename Call>
-int SfsFilesystem::For(const Origin& origin, const char* path, Call&& call) {
     const Context context(origin);
-    return CountStall(core_, path, origin, call());
+    return Answer(core_, client, origin, path, error, call());
 }
 
 // The wrapper shares the error object of what it wraps: it carries what the client can do.
@@ -66,7 +61,8 @@ int SfsFilesystem::chksum(csFunc function, const char* name, const char* path, X
     if (gate.answer() != SFS_OK) return gate.answer();
     const auto call = [&](csFunc what) { return next_.chksum(what, name, path, error, client, opaque); };
     if (origin.traffic == Traffic::batch && function != csSize) {
-        const int known = For(origin, path, [&] { return call(csGet); });
+        const Context context(origin);
+        const int known = Answer(core_, client, origin, path, error, call(csGet));
         int code = 0;
         if (known != SFS_OK || *error.getErrText(code)) return known;
         // When it is told that nothing is known, XRootD reads the file in its own name (do_CKsum()).
@@ -74,7 +70,8 @@ int SfsFilesystem::chksum(csFunc function, const char* name, const char* path, X
     }
     // The server reads the whole file by itself: internal work.
     if (origin.traffic == Traffic::storage) origin.traffic = Traffic::internal;
-    return For(origin, path, [&] { return call(function); });
+    const Context context(origin);
+    return Answer(core_, client, origin, path, error, call(function));
 }
 
 int SfsFilesystem::chmod(const char* path, XrdSfsMode mode, XrdOucErrInfo& error, const XrdSecEntity* client,

@@ -53,8 +53,6 @@ class SfsFilesystem final : public XrdSfsFileSystem {
     // The one gate for metadata: makes `call` once, in the name of the client, unless he is told to come back.
     template <typename Call>
     int For(const XrdSecEntity* client, const char* path, MetaOperation operation, XrdOucErrInfo& error, Call&& call);
-    template <typename Call>
-    int For(const Origin& origin, const char* path, Call&& call);
 
     XrdSfsFileSystem& next_;
     Core& core_;
