@@ -88,6 +88,14 @@ class File:
     def close(self) -> None:
         self._ask(CLOSE, self._handle)
 
+    def _vector(self, pieces: list[tuple[int, bytes]]) -> bytes:
+        entries = b"".join(struct.pack(">4siq", self._handle, len(data), offset) for offset, data in pieces)
+        return header(WRITEV, bytes(16), len(entries)) + entries + b"".join(data for _, data in pieces)
+
+    def write_vector(self, pieces: list[tuple[int, bytes]]) -> None:
+        self._socket.sendall(self._vector(pieces))
+        self._answer()
+
 
 class CheckpointedFile(File):
     """One that is open for update."""
@@ -120,9 +128,7 @@ class CheckpointedFile(File):
         self._checkpoint(EXECUTE, header(WRITE, body, len(data)) + data)
 
     def write_vector(self, pieces: list[tuple[int, bytes]]) -> None:
-        entries = b"".join(struct.pack(">4siq", self._handle, len(data), offset) for offset, data in pieces)
-        whole = b"".join(data for _, data in pieces)
-        self._checkpoint(EXECUTE, header(WRITEV, bytes(16), len(entries)) + entries + whole)
+        self._checkpoint(EXECUTE, self._vector(pieces))
 
     def truncate(self, size: int) -> None:
         self._checkpoint(EXECUTE, header(TRUNCATE, self._handle + struct.pack(">q4x", size), 0))
