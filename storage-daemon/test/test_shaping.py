@@ -21,6 +21,7 @@ from session import Session, SessionError
 from test_measuring import READERS, eventually
 
 MB = 1_000_000
+MIB = 1 << 20
 
 
 @contextmanager
@@ -286,6 +287,21 @@ def test_every_io_type_reads_and_writes_the_same_bytes(
     server.run("xrdcp", "-s", "-f", server.url("02/store/new"), tmp_path / "back")
     assert (tmp_path / "back").read_bytes() == content[: 3 * MB + 17]
     assert server.segment()["header"]["internal_errors"] == 0
+
+
+@pytest.mark.on_disk
+def test_direct_reads_go_past_the_page_cache(server: Server, content: bytes) -> None:
+    use_policy(server, "beer.policy app:past r iotype direct\n")
+    server.start()
+    path = server.data / "01/store/file"
+    forget(path)
+    with Session(server.url("01/store/file") + "?eos.app=past", server.client_env()) as file:
+        for n in range(8):
+            assert file.call("read", n * MIB, MIB) == [content[n * MIB : (n + 1) * MIB]]
+        assert in_memory(path) == 0
+    with Session(server.url("01/store/file"), server.client_env()) as other:
+        assert other.call("read", 0, MIB) == [content[:MIB]]
+    assert in_memory(path) >= MIB
 
 
 @pytest.mark.on_disk
