@@ -14,7 +14,7 @@ from typing import Any
 from XRootD import client
 from XRootD.client.flags import AccessMode, DirListFlags, MkDirFlags, OpenFlags, QueryCode
 
-MANY = 1500
+MANY = 4000
 EIO_BYTES = 4096
 
 
