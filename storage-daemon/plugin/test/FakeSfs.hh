@@ -133,7 +133,7 @@ class FakeSfs final : public XrdSfsFileSystem {
     XrdSfsFile* newFile(char*, int) override { return new FakeSfsFile(log_); }
     XrdSfsFile* newFile(XrdOucErrInfo&) override { return new FakeSfsFile(log_); }
     int chksum(csFunc what, const char*, const char*, XrdOucErrInfo& error, const XrdSecEntity*, const char*) override {
-        error.setErrInfo(0, log_.known_checksum.c_str());
+        if (log_.result == SFS_OK) error.setErrInfo(0, log_.known_checksum.c_str());
         if (what == csCalc && log_.on_checksum) log_.on_checksum();
         return log_.Called("chksum");
     }

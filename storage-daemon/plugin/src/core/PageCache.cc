@@ -14,11 +14,14 @@ namespace {
 constexpr uint64_t kAskedAtOnce = 128 << 10;
 constexpr uint64_t kLookedAt = 64 << 10;
 
-bool There(int fd, uint64_t offset) noexcept {
+// Where it is not, the kernel begins to fetch a few pages.
+ssize_t Look(int fd, uint64_t offset) noexcept {
     char byte;
     const iovec place = {&byte, 1};
-    return preadv2(fd, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT) == 1;
+    return preadv2(fd, &place, 1, static_cast<off_t>(offset), RWF_NOWAIT);
 }
+
+bool There(int fd, uint64_t offset) noexcept { return Look(fd, offset) == 1; }
 
 // In requests as large as XRootD's own, all to the same small place: the bytes are not wanted.
 bool Read(int fd, const Stretch& part) noexcept {
@@ -41,7 +44,10 @@ void AskFor(int fd, const Stretch& part) noexcept {
     });
 }
 
-bool TellsWhatIsInMemory(int fd) noexcept { return There(fd, 0) || errno != EOPNOTSUPP; }
+bool TellsWhatIsInMemory(int fd) noexcept {
+    constexpr uint64_t kBeyond = uint64_t{1} << 60; // the end of any file: there is nothing to fetch
+    return Look(fd, kBeyond) >= 0 || errno != EOPNOTSUPP;
+}
 
 bool InMemory(int fd, const Stretch& part) noexcept {
     bool all = true;
