@@ -19,10 +19,9 @@ struct FakeSfsLog {
     int result = SFS_OK;
     std::vector<uint32_t*> checksums;
     int sync_result = SFS_OK; // instead of `result`
-    std::function<void()> on_move = nullptr, on_open = nullptr, on_checksum = nullptr;
-    std::string known_checksum; // of a file
-    int descriptor = -1;        // of the file, for sendfile
-    bool moves = false;         // data requests answer with their size instead of `result`
+    std::function<void()> on_move = nullptr, on_open = nullptr;
+    int descriptor = -1; // of the file, for sendfile
+    bool moves = false;  // data requests answer with their size instead of `result`
 
     int Called(const std::string& name) {
         static const char* const classes[] = {"storage", "batch", "internal"};
@@ -85,7 +84,7 @@ class FakeSfsFile final : public XrdSfsFile {
         const Context* context = Context::Current();
         if (!context || !context->descriptor) return log_.Called("read");
         *context->descriptor = log_.descriptor;
-        return log_.Moved("fetch", offset, size);
+        return log_.Moved("look", offset, size);
     }
     int read(XrdSfsFileOffset offset, char*, XrdSfsXferSize size) override { return log_.Moved("read", offset, size); }
     BEER_FAKE(read, XrdSfsAio*)
@@ -132,11 +131,7 @@ class FakeSfs final : public XrdSfsFileSystem {
     XrdSfsDirectory* newDir(XrdOucErrInfo&) override { return new FakeSfsDirectory(log_); }
     XrdSfsFile* newFile(char*, int) override { return new FakeSfsFile(log_); }
     XrdSfsFile* newFile(XrdOucErrInfo&) override { return new FakeSfsFile(log_); }
-    int chksum(csFunc what, const char*, const char*, XrdOucErrInfo& error, const XrdSecEntity*, const char*) override {
-        if (log_.result == SFS_OK) error.setErrInfo(0, log_.known_checksum.c_str());
-        if (what == csCalc && log_.on_checksum) log_.on_checksum();
-        return log_.Called("chksum");
-    }
+    BEER_FAKE(chksum, csFunc, const char*, const char*, XrdOucErrInfo&, const XrdSecEntity*, const char*)
     BEER_FAKE(chmod, const char*, XrdSfsMode, XrdOucErrInfo&, const XrdSecEntity*, const char*)
     void Connect(const XrdSecEntity*) override { log_.Called("Connect"); }
     void Disc(const XrdSecEntity*) override { log_.Called("Disc"); }

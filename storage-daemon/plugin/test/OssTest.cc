@@ -269,21 +269,6 @@ TEST_F(OssTest, AsynchronousRequestsAreExecutedAndMeasuredAtOnce) {
     EXPECT_EQ(Operations(Event::write, Traffic::storage), 2u);
 }
 
-TEST_F(OssTest, ReadsGoThroughWhoPacesThem) {
-    struct Halves final : PacedReads {
-        ssize_t Read(off_t, size_t size, const std::function<ssize_t(size_t, size_t)>& read) override {
-            const Context context({Traffic::batch, 0});
-            return read(0, size / 2) + read(size / 2, size - size / 2);
-        }
-    } halves;
-    auto file = Opened();
-    const Context context({Traffic::batch, 0}, false, nullptr, nullptr, &halves);
-    disk.result = 15;
-    EXPECT_EQ(file->Read(buffer, 0, 30), 30);
-    EXPECT_EQ(disk.calls, (std::vector<std::string>{"read", "read"}));
-    EXPECT_EQ(Operations(Event::read, Traffic::batch), 2u);
-}
-
 TEST_F(OssTest, FilesOutsideTheMeasuredDirectoriesAreServedUnmeasured) {
     std::unique_ptr<XrdOssDF> file(filesystem->newFile("test"));
     EXPECT_EQ(file->Open("/elsewhere", O_RDONLY, 0, env), 0);

@@ -72,36 +72,6 @@ TEST_F(PacedTest, VectorsOfStorageAreOneRequest) {
     EXPECT_EQ(log.moved.size(), 1u);
 }
 
-TEST_F(PacedTest, ChecksumsForBatchAreReadInPieces) {
-    core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited});
-    std::vector<std::pair<size_t, size_t>> pieces;
-    const size_t size = 250000000;
-    log.on_checksum = [&] {
-        PacedReads* paced = Context::Current()->paced;
-        if (!paced) return;
-        EXPECT_EQ(paced->Read(4096, size,
-                              [&](size_t done, size_t piece) {
-                                  EXPECT_EQ(Context::Current()->paced, nullptr);
-                                  EXPECT_EQ(Context::Current()->origin.traffic, Traffic::batch);
-                                  pieces.push_back({done, piece});
-                                  return static_cast<ssize_t>(piece);
-                              }),
-                  static_cast<ssize_t>(size));
-        EXPECT_EQ(paced->Read(0, 10, [](size_t, size_t) { return -EIO; }), -EIO);
-        EXPECT_EQ(paced->Read(0, 10, [](size_t, size_t) { return 7; }), 7) << "the end of the file";
-    };
-    using Sfs = XrdSfsFileSystem;
-    layer->chksum(Sfs::csCalc, "adler32", path.c_str(), error, &storage.entity, nullptr);
-    log.known_checksum = "0123";
-    layer->chksum(Sfs::csGet, "adler32", path.c_str(), error, &batch.entity, nullptr);
-    EXPECT_TRUE(pieces.empty());
-    log.known_checksum = "";
-    EXPECT_EQ(layer->chksum(Sfs::csGet, "adler32", path.c_str(), error, &batch.entity, nullptr), SFS_OK);
-    ASSERT_EQ(pieces.size(), 3u);
-    EXPECT_EQ(pieces[2].first + pieces[2].second, size);
-    EXPECT_EQ(core->shaping().LinksFor(true).links(), 0u) << "the connection is free again";
-}
-
 TEST_F(PacedTest, AShortReadEndsTheRequest) {
     core->shaping().pacer().Set(*Batch(), {1u << 30, kUnlimited});
     Open(batch);

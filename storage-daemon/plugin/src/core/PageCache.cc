@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/PageCache.hh"
 
-#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <sys/uio.h>
@@ -23,19 +22,6 @@ ssize_t Look(int fd, uint64_t offset) noexcept {
 
 bool There(int fd, uint64_t offset) noexcept { return Look(fd, offset) == 1; }
 
-// In requests as large as XRootD's own, all to the same small place: the bytes are not wanted.
-bool Read(int fd, const Stretch& part) noexcept {
-    std::array<char, 32 << 10> nowhere;
-    std::array<iovec, 64> places;
-    bool all = true;
-    InPieces(part, nowhere.size() * places.size(), [&](uint64_t at, uint64_t size) {
-        int count = 0;
-        InPieces({0, size}, nowhere.size(), [&](uint64_t, uint64_t some) { places[count++] = {nowhere.data(), some}; });
-        all = all && preadv(fd, places.data(), count, static_cast<off_t>(at)) == static_cast<ssize_t>(size);
-    });
-    return all;
-}
-
 } // namespace
 
 void AskFor(int fd, const Stretch& part) noexcept {
@@ -54,7 +40,5 @@ bool InMemory(int fd, const Stretch& part) noexcept {
     InPieces(part, kLookedAt, [&](uint64_t at, uint64_t) { all = all && There(fd, at); });
     return all && (part.empty() || There(fd, part.end - 1));
 }
-
-bool FetchIntoMemory(int fd, const Stretch& part) noexcept { return InMemory(fd, part) || Read(fd, part); }
 
 } // namespace beer

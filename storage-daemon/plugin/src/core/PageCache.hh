@@ -15,9 +15,4 @@ bool TellsWhatIsInMemory(int fd) noexcept;
 // smaller part that is just being fetched in between is overlooked.
 bool InMemory(int fd, const Stretch& part) noexcept;
 
-// Waits until this part of a file is in the page cache, so that whoever sends it by sendfile waits for no disk. What is
-// not there is read like by anybody, so that the kernel reads ahead as for anybody. False: it is not all there (an
-// error, or the end of the file).
-bool FetchIntoMemory(int fd, const Stretch& part) noexcept;
-
 } // namespace beer

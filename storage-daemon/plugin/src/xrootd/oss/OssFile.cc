@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "xrootd/oss/OssFile.hh"
 
+#include <algorithm>
 #include <climits>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "XrdSfs/XrdSfsAio.hh"
 #include "core/Context.hh"
@@ -67,9 +69,13 @@ std::optional<IoPriority> OssFile::Priority() const {
 }
 
 void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
-    const Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
+    Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
     const int fd = stretch.empty() ? -1 : wrapDF.getFD();
-    if (fd < 0 || InMemory(fd, stretch)) return;
+    struct stat now;
+    if (fd < 0 || fstat(fd, &now) != 0) return;
+    stretch.end = std::min(stretch.end, static_cast<uint64_t>(now.st_size));
+    // Who finds all of it in memory waits for nobody's disk.
+    if (stretch.begin >= stretch.end || InMemory(fd, stretch)) return;
     try {
         core_.shaping().stretches().Pass(filesystem_, [&] { AskFor(fd, stretch); });
     } catch (...) { // the lock failed: only a hint
@@ -97,11 +103,6 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
 }
 
 ssize_t OssFile::Read(void* buffer, off_t offset, size_t size) {
-    const Context* context = Context::Current();
-    if (context && context->paced)
-        return context->paced->Read(offset, size, [&](size_t done, size_t piece) {
-            return Read(static_cast<char*>(buffer) + done, offset + static_cast<off_t>(done), piece);
-        });
     return Do(Event::read, buffer, offset, size, [&](XrdOssDF& file) { return file.Read(buffer, offset, size); });
 }
 
@@ -137,11 +138,11 @@ ssize_t OssFile::Read(off_t offset, size_t size) {
     const Context* context = Context::Current();
     const int fd = context && context->descriptor ? wrapDF.getFD() : -1;
     if (fd < 0) return wrapDF.Read(offset, size); // a hint; not a request that a client waits for
-    const IoPrioritySentry priority(core_.io_priorities(), Priority());
+    const auto begin = static_cast<uint64_t>(offset), end = begin + size;
+    // The end first: where that is missing the kernel begins to fetch there, and all before it in one go for the read.
+    if (!InMemory(fd, {end - 1, end}) || !InMemory(fd, {begin, end})) return 0;
     OperationTimer timer = Timer(Event::read, size);
     if (context->policy) ReadAhead(offset, size, context->policy->readahead);
-    const auto begin = static_cast<uint64_t>(offset);
-    if (!FetchIntoMemory(fd, {begin, begin + size})) return timer.Done(0, true); // it is read, and fails there
     *context->descriptor = fd;
     return timer.Done(static_cast<ssize_t>(size), true);
 }

@@ -42,7 +42,7 @@ class OssFile final : public XrdOssWrapDF {
     int pgWrite(XrdSfsAio* request, uint64_t options) override;
     int Fsync(XrdSfsAio* request) override;
 
-    // A prefetch: a hint, or before sendfile (Context::descriptor) the request itself.
+    // A prefetch: a hint; or, for Context::descriptor, a request that is sent if it is in memory. 0 = it is not.
     ssize_t Read(off_t offset, size_t size) override;
 
     // With a descriptor XRootD would use sendfile by itself, with an address it would read the mapping: both unseen by

@@ -7,7 +7,7 @@
 namespace beer {
 
 // Times every call that can wait for a disk, and closes the ways around it: mmap, asynchronous I/O, sendfile
-// of what was not fetched here before.
+// of what is not in memory.
 class OssFilesystem final : public XrdOssWrapper {
   public:
     OssFilesystem(XrdOss& lower, Core& core);

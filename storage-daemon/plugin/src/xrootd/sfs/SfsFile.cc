@@ -21,10 +21,8 @@ XrdSfsXferSize SizeOf(const XrdSfsAio* request) { return static_cast<XrdSfsXferS
 
 bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR | SFS_O_CREAT | SFS_O_TRUNC); }
 
-// All of a request must be in memory before its first byte is sent.
+// All of a request must be in memory while it is sent.
 constexpr XrdSfsXferSize kMostSent = 16 << 20;
-// As much as XRootD reads at a time by itself: one turn, and one sample of the disk's latency.
-constexpr XrdSfsXferSize kFetchedAtOnce = 2 << 20;
 constexpr int kNotSent = -1;
 
 // The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
@@ -251,42 +249,32 @@ bool SfsFile::MaySend(XrdOucErrInfo& result) {
     if (!core_.settings().sendfile || stream_.limited(Direction::read)) return false;
     int unused = kNotSent;
     const Context context(origin_, false, nullptr, &unused);
-    // A layer between the halves that changes what is read has no descriptor. Where nobody can tell what is in memory,
-    // to read all before it is sent would cost more than sendfile saves.
+    // A layer between the halves that changes what is read has no descriptor.
     if (next_.fctl(SFS_FCTL_GETFD, nullptr, result) != SFS_OK) return false;
     return result.getErrInfo() >= 0 && TellsWhatIsInMemory(result.getErrInfo());
 }
 
 int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
     int descriptor = kNotSent;
+    const auto look = [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
+        descriptor = kNotSent;
+        // Direct I/O goes past the page cache; and who has a priority of his own has it where the plug-in reads.
+        if (policy && (policy->type == IoType::direct || policy->priority_from != Level::none)) return SFS_ERROR;
+        const Context context(origin_, false, policy, &descriptor);
+        return next_.read(offset + done, piece) == piece ? piece : SFS_ERROR;
+    };
     // Who may be held by now is held where XRootD reads.
-    if (offset >= 0 && size <= kMostSent && !stream_.limited(Direction::read)) {
-        XrdSfsXferSize done = 0;
-        while (done < size && (descriptor = Fetch(offset + done, std::min(kFetchedAtOnce, size - done))) >= 0)
-            done += kFetchedAtOnce;
-    }
+    const bool may = offset >= 0 && size > 0 && size <= kMostSent && !stream_.limited(Direction::read);
+    if (!may || stream_.Move(Direction::read, offset, size, look) != size) descriptor = kNotSent;
     // The turn is over, the client may be slow. A failure ends the connection, for XRootD knows of it: after an error
     // from here it would go on after half an answer (do_ReadAll(), whatever XrdSfsDio.hh says). What is not sent is
-    // read from now on; were the file asked for again, XRootD would count those requests twice.
+    // read from now on: the file is not in memory, and XRootD counts a request twice that is asked for in vain.
     if (descriptor >= 0) {
         (void)sender->SendFile(descriptor);
     } else {
         sender->SetFD(kNotSent);
     }
     return SFS_OK;
-}
-
-int SfsFile::Fetch(XrdSfsFileOffset offset, XrdSfsXferSize size) {
-    int descriptor = kNotSent;
-    const auto there = stream_.Move(Direction::read, offset, size,
-                                    [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) {
-                                        descriptor = kNotSent;
-                                        if (policy && policy->type == IoType::direct)
-                                            return XrdSfsXferSize{SFS_ERROR}; // past the page cache
-                                        const Context context(origin_, false, policy, &descriptor);
-                                        return next_.read(offset + done, piece);
-                                    });
-    return there == size ? descriptor : kNotSent;
 }
 
 XrdSfsXferSize SfsFile::write(XrdSfsFileOffset offset, const char* buffer, XrdSfsXferSize size) {

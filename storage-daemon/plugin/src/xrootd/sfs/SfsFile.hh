@@ -51,8 +51,6 @@ class SfsFile final : public XrdSfsFile {
     int Admit(const char* path, const XrdSecEntity* client, const char* opaque, uint32_t filesystem) noexcept;
     // May this file be sent by sendfile?
     bool MaySend(XrdOucErrInfo& result);
-    // Waits until this part is in memory; the descriptor from which to send it, or kNotSent.
-    int Fetch(XrdSfsFileOffset offset, XrdSfsXferSize size);
     void LearnName(const XrdSecEntity* client) noexcept;
     void List(const char* path, XrdSfsFileOpenMode mode, const XrdSecEntity* client, uint32_t filesystem) noexcept;
     void NoteWrite(const Policy* policy) {

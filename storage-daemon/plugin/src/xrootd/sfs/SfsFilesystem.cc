@@ -3,7 +3,6 @@
 
 #include "XrdSfs/XrdSfsFlags.hh"
 #include "core/Context.hh"
-#include "xrootd/sfs/BatchChecksum.hh"
 #include "xrootd/sfs/Client.hh"
 #include "xrootd/sfs/MetaGate.hh"
 #include "xrootd/sfs/SfsDirectory.hh"
@@ -34,11 +33,10 @@ SfsFilesystem::SfsFilesystem(XrdSfsFileSystem& next, Core& core) : next_(next), 
 template <typename Call>
 int SfsFilesystem::For(const XrdSecEntity* client, const char* path, MetaOperation operation, XrdOucErrInfo& error,
                        Call&& call) {
-    const Origin origin = OriginOf(core_, client);
-    const MetaGate gate(core_, client, origin, operation, path, error);
+    const Context context(OriginOf(core_, client));
+    const MetaGate gate(core_, client, context.origin, operation, path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
-    const Context context(origin);
-    return Answer(core_, client, origin, path, error, call());
+    return Answer(core_, client, context.origin, path, error, call());
 }
 
 // The wrapper shares the error object of what it wraps: it carries what the client can do.
@@ -56,22 +54,13 @@ XrdSfsFile* SfsFilesystem::newFile(XrdOucErrInfo& error) { return Wrap<SfsFile>(
 
 int SfsFilesystem::chksum(csFunc function, const char* name, const char* path, XrdOucErrInfo& error,
                           const XrdSecEntity* client, const char* opaque) {
+    // The server reads the whole file by itself: internal work, unless it is a batch job that makes it do so.
     Origin origin = OriginOf(core_, client);
     const MetaGate gate(core_, client, origin, MetaOperation::checksum, path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
-    const auto call = [&](csFunc what) { return next_.chksum(what, name, path, error, client, opaque); };
-    if (origin.traffic == Traffic::batch && function != csSize) {
-        const Context context(origin);
-        const int known = Answer(core_, client, origin, path, error, call(csGet));
-        int code = 0;
-        if (known != SFS_OK || *error.getErrText(code)) return known;
-        // When it is told that nothing is known, XRootD reads the file in its own name (do_CKsum()).
-        return BatchChecksum(core_, origin).Do(path, error, client, opaque, [&] { return call(csCalc); });
-    }
-    // The server reads the whole file by itself: internal work.
     if (origin.traffic == Traffic::storage) origin.traffic = Traffic::internal;
     const Context context(origin);
-    return Answer(core_, client, origin, path, error, call(function));
+    return Answer(core_, client, origin, path, error, next_.chksum(function, name, path, error, client, opaque));
 }
 
 int SfsFilesystem::chmod(const char* path, XrdSfsMode mode, XrdOucErrInfo& error, const XrdSecEntity* client,

@@ -9,7 +9,7 @@
 namespace beer {
 
 // Passes every call on, says meanwhile for whom the calls below it are, and keeps clients to their limits. It offers no
-// asynchronous I/O, which would go around the OSS half, and sendfile only for what that half has fetched before.
+// asynchronous I/O, which would go around the OSS half, and sendfile only for what that half has found in memory.
 class SfsFilesystem final : public XrdSfsFileSystem {
   public:
     SfsFilesystem(XrdSfsFileSystem& next, Core& core);
