@@ -2,10 +2,10 @@
 """What libXrdBeer costs: servers with and without it, one client, files in memory, alternating in one run.
 
 Four servers run side by side: `beer`, its `twin`, `bare` (XRootD as it comes, with sendfile) and `copying` (bare, but
-with `nosf`, so that the loss of sendfile shows apart from our own work). All are started anew for every block, since a
-process has luck or not with its memory and threads for as long as it lives; a block gives one pair of numbers. Per case
-and other server it prints the median over the blocks of the ratio beer/other, with its 95 % bootstrap interval, for the
-rate that the client sees and for the CPU time of the server per unit of work; of the twin this is the machine's noise.
+with `nosf`: what sendfile is worth). All are started anew for every block, since a process has luck or not with its
+memory and threads for as long as it lives; a block gives one pair of numbers. Per case and other server it prints the
+median over the blocks of the ratio beer/other, with its 95 % bootstrap interval, for the rate that the client sees and
+for the CPU time of the server per unit of work; of the twin this is the machine's noise.
 It shows what a client of a cached file sees; on disks the same microseconds vanish behind milliseconds. The files are
 where the plug-in was built, on a real filesystem: of tmpfs the kernel does not tell what is in memory.
 """

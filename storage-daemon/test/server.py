@@ -172,7 +172,7 @@ class Server:
         """A client command in the name of a user."""
         words = [str(word) for word in command]
         done = subprocess.run(
-            words, env=self.client_env(user) | (env or {}), capture_output=True, text=True, timeout=60, check=False
+            words, env=self.client_env(user) | (env or {}), capture_output=True, text=True, timeout=300, check=False
         )
         if check and done.returncode != 0:
             raise ServerError(f"{' '.join(words)}: {done.returncode}: {done.stdout}{done.stderr}")

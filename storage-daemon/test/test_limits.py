@@ -39,8 +39,8 @@ class Window:
 
 
 def most(rate: int, seconds: float) -> float:
-    """Bytes that such a limit lets through: a twentieth of a second at once after a pause, pieces of a tenth."""
-    return rate * seconds + rate / 20 + rate / 10
+    """Bytes that two streams get by such a limit: a twentieth of a second at once after a pause, pieces of a tenth."""
+    return rate * seconds + rate / 20 + 2 * rate / 10
 
 
 def window(server: Server, size: int, *apps: str) -> Window:
@@ -222,8 +222,8 @@ def test_another_rate_counts_for_a_transfer_under_way(
     ):
         file.ask("read", 0, FILE_BYTES)
         slow = window(running, 2 * MB, "changing").rate
-        limit(running, 4 * MB)
-        quick = window(running, 4 * MB, "changing").rate
+        limit(running, 6 * MB)
+        quick = window(running, 6 * MB, "changing").rate
         limit(running, 1 * MB + 1)
         slow_again = window(running, 2 * MB, "changing").rate
         assert quick > 2 * max(slow, slow_again), (slow, quick, slow_again)

@@ -15,8 +15,8 @@ from conftest import FILE_BYTES
 from server import Server
 from session import Session
 
-# How a client can read a whole file: pages with checksums (the default of xrdcp 5), or plain reads, which are sent by
-# sendfile.
+# How a client can read a whole file: pages with checksums (the default of xrdcp 5), or plain reads, which go by
+# sendfile where they can (test_sendfile.py).
 READERS = {
     "pages": {},
     "plain": {"XRD_CPUSEPGWRTRD": "0"},

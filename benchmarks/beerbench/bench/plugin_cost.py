@@ -2,7 +2,7 @@
 """What libXrdBeer costs XRootD: the same work by a server with the plug-in and by one without, taking turns.
 
 Shows: on files in memory, the rates of storage-daemon's own `make bench` (against bare XRootD, and against one without
-sendfile, which tells that loss from the plug-in's own work) and the server's CPU per unit; on a throttled disk of a
+sendfile, which tells what that is worth) and the server's CPU per unit; on a throttled disk of a
 node, what a saturating client gets from the node's server with and without the plug-in.
 Does not show: a network card, many cores, or the server of another version.
 """

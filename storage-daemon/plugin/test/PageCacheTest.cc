@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
+#include <string>
 #include <unistd.h>
 
 #include "core/PageCache.hh"
@@ -20,6 +23,27 @@ TEST(PageCacheTest, KnowsWhatIsInMemory) {
     EXPECT_FALSE(InMemory(fd, {0, size + 1})) << "beyond its end";
     close(fd);
     EXPECT_FALSE(InMemory(-1, {0, 1}));
+}
+
+TEST(PageCacheTest, KnowsWhatIsNotAndDoesNotFetchIt) {
+    std::string path = std::filesystem::read_symlink("/proc/self/exe").string() + ".XXXXXX"; // on the same disk
+    const int fd = mkstemp(path.data());
+    ASSERT_GE(fd, 0);
+    unlink(path.c_str());
+    constexpr uint64_t kBytes = 1 << 20;
+    const std::string bytes(kBytes, 'x');
+    ASSERT_EQ(pwrite(fd, bytes.data(), kBytes, 0), static_cast<ssize_t>(kBytes));
+    ASSERT_EQ(fsync(fd), 0);
+    if (!TellsWhatIsInMemory(fd)) GTEST_SKIP() << "built in memory";
+    EXPECT_TRUE(InMemory(fd, {0, kBytes}));
+    ASSERT_EQ(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    EXPECT_FALSE(InMemory(fd, {0, kBytes}));
+    EXPECT_FALSE(InMemory(fd, {4096, 8192})) << "it was not fetched because somebody looked";
+    char byte;
+    ASSERT_EQ(pread(fd, &byte, 1, 0), 1);
+    EXPECT_TRUE(InMemory(fd, {0, 1}));
+    EXPECT_FALSE(InMemory(fd, {0, kBytes})) << "the first pages alone";
+    close(fd);
 }
 
 } // namespace beer

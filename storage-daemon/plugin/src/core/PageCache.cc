@@ -3,7 +3,9 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace beer {
 namespace {
@@ -13,7 +15,26 @@ namespace {
 constexpr uint64_t kAskedAtOnce = 128 << 10;
 constexpr uint64_t kLookedAt = 64 << 10;
 
-// Where it is not, the kernel begins to fetch a few pages.
+// cachestat(2), since Linux 6.5; it reads nothing. Nobody but the owner may ask (6.14).
+constexpr long kCachestat = 451;
+struct Range {
+    uint64_t offset, bytes;
+};
+struct Counts {
+    uint64_t cached, dirty, writeback, evicted, recently_evicted;
+};
+
+// Are all pages of this part in the cache, or being fetched? Before 6.5 the kernel cannot be asked; there Look() reads
+// nothing.
+bool AllCached(int fd, const Stretch& part) noexcept {
+    const Range range = {part.begin, part.end - part.begin};
+    Counts counts{};
+    if (syscall(kCachestat, fd, &range, &counts, 0) != 0) return errno == ENOSYS;
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    return counts.cached >= (part.end - 1) / page - part.begin / page + 1;
+}
+
+// 1: it is there. From 6.12 on the kernel begins to fetch a few pages where it is not.
 ssize_t Look(int fd, uint64_t offset) noexcept {
     char byte;
     const iovec place = {&byte, 1};
@@ -36,9 +57,10 @@ bool TellsWhatIsInMemory(int fd) noexcept {
 }
 
 bool InMemory(int fd, const Stretch& part) noexcept {
-    bool all = true;
+    if (part.empty()) return true;
+    bool all = AllCached(fd, part);
     InPieces(part, kLookedAt, [&](uint64_t at, uint64_t) { all = all && There(fd, at); });
-    return all && (part.empty() || There(fd, part.end - 1));
+    return all && There(fd, part.end - 1);
 }
 
 } // namespace beer

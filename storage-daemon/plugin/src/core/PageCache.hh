@@ -11,8 +11,8 @@ void AskFor(int fd, const Stretch& part) noexcept;
 // Can it be told what of this file is in the page cache? Not on tmpfs and ZFS.
 bool TellsWhatIsInMemory(int fd) noexcept;
 
-// Is this part of a file in the page cache? Looks at a byte of every 64 KiB, which costs a hundredth of sending it; a
-// smaller part that is just being fetched in between is overlooked.
+// Is this part of a file in the page cache? Reads nothing. What is just being fetched is not, unless it lies between
+// two bytes 64 KiB apart that are there; before Linux 6.5 the same goes for what is not there at all.
 bool InMemory(int fd, const Stretch& part) noexcept;
 
 } // namespace beer

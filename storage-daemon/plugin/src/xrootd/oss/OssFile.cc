@@ -139,8 +139,7 @@ ssize_t OssFile::Read(off_t offset, size_t size) {
     const int fd = context && context->descriptor ? wrapDF.getFD() : -1;
     if (fd < 0) return wrapDF.Read(offset, size); // a hint; not a request that a client waits for
     const auto begin = static_cast<uint64_t>(offset), end = begin + size;
-    // The end first: where that is missing the kernel begins to fetch there, and all before it in one go for the read.
-    if (!InMemory(fd, {end - 1, end}) || !InMemory(fd, {begin, end})) return 0;
+    if (!InMemory(fd, {begin, end})) return 0;
     OperationTimer timer = Timer(Event::read, size);
     if (context->policy) ReadAhead(offset, size, context->policy->readahead);
     *context->descriptor = fd;
