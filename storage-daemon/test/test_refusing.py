@@ -3,16 +3,20 @@
 
 import os
 import shutil
+import ssl
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bench import OPEN_HOUSE
+from certificates import Certificates
 from conftest import FILE_BYTES, batch_port_of
 from info import ask
 from relay import Relay
@@ -20,6 +24,14 @@ from server import Server, free_port
 from session import Session
 from test_measuring import eventually
 from test_shaping import command
+
+# DirListFlags::Cksm, which the bindings do not name.
+LIST_WITH_CHECKSUMS = """
+import sys
+from XRootD import client
+status, found = client.FileSystem(sys.argv[1]).dirlist(f"{sys.argv[2]}?cks.type={sys.argv[3]}", 64)
+print(len(list(found)) if status.ok else "refused")
+"""
 
 
 @contextmanager
@@ -65,6 +77,19 @@ def test_who_has_as_many_requests_under_way_as_he_may_comes_back_later(server: S
         assert third.wait(timeout=60) == 0
     assert eventually(lambda: under_way(server, "batch")["in_flight"] == 0)
     assert server.count("stall.storage") == 0
+
+
+def test_a_listing_that_xrootd_forgets_is_not_under_way_for_ever(server: Server) -> None:
+    server.write_config(append="beer.threads user:storage 2\n")
+    server.start()
+    words = [sys.executable, "-c", LIST_WITH_CHECKSUMS, f"root://127.0.0.1:{server.port}", server.path("01/store")]
+    entries = str(len(list((server.data / "01/store").iterdir())))
+    for algorithm, answer in (("md5", "refused"), ("adler32", entries)):  # the server has no md5
+        for _ in range(3):
+            done = server.run(*words, algorithm)
+            assert done.stdout.split() == [answer]
+    assert eventually(lambda: under_way(server, "storage")["in_flight"] == 0)
+    assert under_way(server, "storage")["stalls"] == 0
 
 
 def test_an_overloaded_server_sends_clients_to_another_one(server: Server, content: bytes, tmp_path: Path) -> None:
@@ -144,9 +169,11 @@ def being_opened(server: Server) -> Iterator[None]:
         hung(server, "01/store/hung"),
         subprocess.Popen(words, env=server.client_env(), stderr=subprocess.DEVNULL) as first,
     ):
-        assert eventually(lambda: under_way(server, "storage")["in_flight"] == 1)
-        yield
-        first.kill()
+        try:
+            assert eventually(lambda: under_way(server, "storage")["in_flight"] == 1)
+            yield
+        finally:
+            first.kill()
 
 
 @pytest.mark.parametrize(
@@ -174,3 +201,36 @@ def test_whoever_would_stall_a_client_of_http_it_gets_an_error(
         assert server.count("stall") == 0
         if meanwhile is not being_opened:  # which is no file
             assert eventually(lambda: get(server, relay.port, name) == 200)
+
+
+def test_a_certificate_does_not_make_it_http(server: Server) -> None:
+    known = Certificates(server.folder / "certificates")
+    port = free_port()
+    lines = [
+        "beer.metarate user:* OpenRead 1/s",
+        f"xrd.tls {known.folder}/host.pem {known.folder}/host.key",
+        f"xrd.tlsca certdir {known.authorities}",
+        f"xrd.protocol http:{port} libXrdHttp.so",
+    ]
+    server.write_config(known.directives, append="\n".join([*lines, ""]))
+    server.start()
+    by_http = ssl.create_default_context(capath=str(known.authorities))
+    by_http.load_cert_chain(known.folder / "user.pem", known.folder / "user.key")
+
+    def get_once() -> int:
+        with closing(HTTPSConnection("127.0.0.1", port, timeout=30, context=by_http)) as connection:
+            connection.request("GET", server.path("01/store/file"))
+            answer = connection.getresponse()
+            return answer.status if answer.status != 200 or len(answer.read()) == FILE_BYTES else 0
+
+    answers = {get_once() for _ in range(12)}
+    assert answers == {200, 500}
+    assert server.count("stall") == 0
+    plain = server.url("01/store/file")
+    for url in (plain, plain.replace("root://", "roots://")):
+        before = server.count("stall.storage")
+        read = ("xrdcp", "-s", "-f", url, "/dev/null")
+        with ExitStack() as clients:
+            copies = [clients.enter_context(command(server, *read, env=known.client_env)) for _ in range(8)]
+            assert eventually(lambda count=before: server.count("stall.storage") > count)
+            assert [copy.wait(timeout=100) for copy in copies] == [0] * len(copies), "they came back"

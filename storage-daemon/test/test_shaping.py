@@ -264,12 +264,18 @@ def test_every_io_type_reads_and_writes_the_same_bytes(
     assert server.segment()["header"]["internal_errors"] == 0
 
 
-@pytest.mark.on_disk
-def test_direct_reads_go_past_the_page_cache(server: Server, content: bytes) -> None:
-    use_policy(server, "beer.policy app:past r iotype direct\n")
+def start_with_a_cold_file(server: Server, policy: str) -> Path:
+    """The file, of which nothing is in memory."""
+    use_policy(server, policy)
     server.start()
     path = server.data / "01/store/file"
     forget(path)
+    return path
+
+
+@pytest.mark.on_disk
+def test_direct_reads_go_past_the_page_cache(server: Server, content: bytes) -> None:
+    path = start_with_a_cold_file(server, "beer.policy app:past r iotype direct\n")
     with Session(server.url("01/store/file") + "?eos.app=past", server.client_env()) as file:
         for n in range(8):
             assert file.call("read", n * MIB, MIB) == [content[n * MIB : (n + 1) * MIB]]
@@ -281,10 +287,7 @@ def test_direct_reads_go_past_the_page_cache(server: Server, content: bytes) -> 
 
 @pytest.mark.on_disk
 def test_a_long_stretch_is_read_ahead_for_those_who_are_meant(server: Server, content: bytes) -> None:
-    use_policy(server, "beer.policy app:far r readahead 4MiB\nbeer.trust far *\n")
-    server.start()
-    path = server.data / "01/store/file"
-    forget(path)
+    path = start_with_a_cold_file(server, "beer.policy app:far r readahead 4MiB\nbeer.trust far *\n")
     with Session(server.url("01/store/file"), server.client_env()) as other:
         assert other.call("read", 0, 4096) == [content[:4096]]
         time.sleep(0.2)

@@ -53,16 +53,8 @@ def study(record: Record) -> dict[str, Any]:
 
 
 def show(record: Record, results: dict[str, Any]) -> str:
-    rows = [
-        [
-            f"{record.data['trials']} trials, {record.data['streams']} streams",
-            "p50",
-            "p99",
-            "max",
-            f"above {CONTRACT_MS} ms",
-            "the talk's",
-        ]
-    ]
+    runs = f"{record.data['trials']} trials, {record.data['streams']} streams"
+    rows = [[runs, "p50", "p99", "max", f"above {CONTRACT_MS} ms", "the talk's"]]
     for name, title in ROWS.items():
         times = [text.seconds(results[name][key]) for key in ("p50", "p99", "max")]
         rows.append([title, *times, str(results[name]["late"]), TALK])

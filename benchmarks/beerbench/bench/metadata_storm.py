@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """One user's storm of metadata requests, and how long another user's requests take: with and without limits.
 
-Shows: latencies of one client's stats (counted from when each was due) beside a storm of another user's stats, without
-a limit, with `beer.threads`, with `beer.metarate` and with both, through the real server on loopback, all cases in turn
-on one machine: storage-daemon's own `make bench-meta`. The EOS talk (HEPiX 2022) says "significantly decreased" of the
-degradation and gives no number to stand beside.
+Shows: latencies of one client's stats (counted from when each was due) beside a storm of another user's listings of a
+directory of 1000 files (`ls -l`), without a limit, with `beer.threads`, with `beer.metarate` and with both, through the
+real server on loopback, all cases in turn on one machine: storage-daemon's own `make bench-meta`. The EOS talk (HEPiX
+2022) says "significantly decreased" of the degradation and gives no number to stand beside.
 Does not show: the storm of thousands of jobs (its clients share this machine's CPUs with the server and the victim, so
-part of the harm is theirs), or a namespace: the file is in memory.
+part of the harm is theirs), or a namespace: the directory is in memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
     for row in results["rows"]:
         times = [text.seconds(row[key]) for key in ("p50", "p99", "max")]
         ratios = [f"{row['p99'] / alone['p99']:.2f}", f"{row['spread']:.2f}"]
-        rates = [f"{row['storm_per_second']:.0f}/s", f"{row['stalled']:.0f} times"]
+        rates = [f"{row['storm_per_second']:.1f}/s", f"{row['stalled']:.0f} times"]
         rows.append([row["case"], *times, *ratios, *rates])
     limits = [f"{row['case']}: {'; '.join(row['policy'])}" for row in results["rows"] if row["policy"]]
     storm = f"the storm: {record.data['requests_at_once']} requests at once from {record.data['processes']} processes"

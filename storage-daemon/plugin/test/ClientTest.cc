@@ -3,11 +3,12 @@
 
 #include "FakePlatform.hh"
 #include "TemporaryFolder.hh"
+#include "XrdNet/XrdNetAddr.hh"
 #include "xrootd/sfs/Client.hh"
 
 namespace beer {
 
-TEST(ClientTest, OnlyPlainNamesAreApplications) {
+TEST(ClientNameTest, OnlyPlainNamesAreApplications) {
     for (const char* name : {"daq", "eos/fuse"}) {
         const bool plain = std::string(name).find('/') == std::string::npos;
         EXPECT_EQ(CleanApplication(name), plain ? name : "default");
@@ -20,13 +21,19 @@ TEST(ClientTest, OnlyPlainNamesAreApplications) {
     EXPECT_EQ(CleanApplication(nullptr), "default");
 }
 
-TEST(ClientTest, AnIdentityIsWhatTheServerKnowsAndTheClientClaims) {
+class ClientTest : public testing::Test {
+  protected:
+    ClientTest() {
+        settings.segment = folder / "beer.lat";
+        settings.shaping.control = folder / "shaping";
+        settings.directories = {folder.path};
+    }
     TemporaryFolder folder;
     FakePlatform platform;
     Settings settings;
-    settings.segment = folder / "beer.lat";
-    settings.shaping.control = folder / "shaping";
-    settings.directories = {folder.path};
+};
+
+TEST_F(ClientTest, AnIdentityIsWhatTheServerKnowsAndTheClientClaims) {
     settings.policy.Add({"beer.operator", "alice"});
     settings.policy.Add({"beer.space", "fast", "/data/fast"});
     Core core(settings, {}, platform, [](const std::string&) {});
@@ -57,6 +64,35 @@ TEST(ClientTest, AnIdentityIsWhatTheServerKnowsAndTheClientClaims) {
     EXPECT_EQ(nobody.space, "default");
     EXPECT_FALSE(nobody.batch);
     EXPECT_TRUE(nobody.groups.empty());
+}
+
+TEST_F(ClientTest, WhoCameByHttpIsKnownByHisNameOrByHisLink) {
+    Core without(settings, {}, platform, [](const std::string&) {});
+    settings.serves_http = true;
+    settings.segment = folder / "http.lat";
+    Core with(settings, {}, platform, [](const std::string&) {});
+    XrdNetAddr address;
+    const auto is_http = [&](const Core& core, const char* authentication, const char* dialect) {
+        XrdSecEntity client(authentication);
+        address.SetDialect(dialect);
+        client.addrInfo = &address;
+        return IsHttp(core, &client);
+    };
+    for (const Core* core : {&with, &without}) {
+        EXPECT_TRUE(is_http(*core, "https", "XrdHttp"));
+        EXPECT_TRUE(is_http(*core, "http", nullptr));
+        EXPECT_FALSE(is_http(*core, "ztn", "xroot"));
+        EXPECT_FALSE(is_http(*core, "gsi", "xroot"));
+        EXPECT_FALSE(is_http(*core, "gsi", "xroots"));
+        EXPECT_FALSE(IsHttp(*core, nullptr));
+    }
+    for (const char* dialect : {static_cast<const char*>(nullptr), "https", "XrdHttp", "anything"}) {
+        EXPECT_TRUE(is_http(with, "gsi", dialect))
+            << "a certificate with VOMS attributes; the site chose the name of its protocol";
+        EXPECT_FALSE(is_http(without, "gsi", dialect));
+    }
+    XrdSecEntity unknown("gsi");
+    EXPECT_TRUE(IsHttp(with, &unknown));
 }
 
 } // namespace beer

@@ -86,6 +86,7 @@ TEST_F(MetaLimiterTest, SoManyRequestsAtATime) {
     EXPECT_FALSE(Does(Who("bob")));
     EXPECT_EQ(Line("Stall::threads::alice").total, 1u);
     EXPECT_EQ(Line("Stall::threads").total, 1u);
+    EXPECT_EQ(Does(3, alice, MetaOperation::checksum), 3) << "as a listing asks for while it is under way";
 }
 
 TEST_F(MetaLimiterTest, WhoHasToComeBackIsToldWhy) {

@@ -299,6 +299,7 @@ TEST_F(PacedTest, ARequestWaitsForItsTurnAndThenForTheGuard) {
     core->shaping().pacer().Set(*Batch(), {0, 0});
     platform.now_ns += 5000;
     queue.Leave(higher);
+    queue.Leave(slow); // until then there is no room for another one
     EXPECT_TRUE(await([&] { return core->shaping().pacer().waiters() == 1; }))
         << "the guard has stopped batch meanwhile";
     EXPECT_EQ(queue.waiting(), 0u);
@@ -307,7 +308,6 @@ TEST_F(PacedTest, ARequestWaitsForItsTurnAndThenForTheGuard) {
     core->shaping().pacer().Set(*Batch(), {});
     reader.join();
     EXPECT_EQ(log.moved.size(), 2u);
-    queue.Leave(slow);
 }
 
 } // namespace beer

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fcntl.h>
-#include <filesystem>
 #include <string>
 #include <unistd.h>
 
+#include "TemporaryFolder.hh"
 #include "core/PageCache.hh"
 
 namespace beer {
@@ -26,10 +25,9 @@ TEST(PageCacheTest, KnowsWhatIsInMemory) {
 }
 
 TEST(PageCacheTest, KnowsWhatIsNotAndDoesNotFetchIt) {
-    std::string path = std::filesystem::read_symlink("/proc/self/exe").string() + ".XXXXXX"; // on the same disk
-    const int fd = mkstemp(path.data());
+    const TemporaryFolder folder(TemporaryFolder::BesideThisProgram());
+    const int fd = open((folder / "file").c_str(), O_RDWR | O_CREAT, 0600);
     ASSERT_GE(fd, 0);
-    unlink(path.c_str());
     constexpr uint64_t kBytes = 1 << 20;
     const std::string bytes(kBytes, 'x');
     ASSERT_EQ(pwrite(fd, bytes.data(), kBytes, 0), static_cast<ssize_t>(kBytes));

@@ -200,7 +200,11 @@ TEST(PolicyTest, AClaimNeverMakesDataLessSafe) {
         const char* had;
         std::vector<std::string> refused;
     } cases[] = {
-        {"buffered", {}}, {"direct", {}}, {"csync", {"buffered", "direct"}}, {"sync", {"buffered", "direct", "csync"}}};
+        {"buffered", {}},
+        {"direct", {"buffered"}},
+        {"csync", {"buffered", "direct"}},
+        {"sync", {"buffered", "direct", "csync"}},
+    };
     for (const auto& [had, refused] : cases) {
         for (const char* claimed : {"buffered", "direct", "csync", "sync"}) {
             PolicyTable table;

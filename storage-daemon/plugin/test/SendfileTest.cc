@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "OpenFence.hh"
 #include "SfsFixture.hh"
 #include "XrdSfs/XrdSfsDio.hh"
 
@@ -78,17 +79,33 @@ TEST_F(SendfileTest, WhatIsVeryLargeIsRead) {
     ExpectRead(0);
 }
 
-TEST_F(SendfileTest, WhoHasAPriorityOrGoesPastThePageCacheIsRead) {
-    for (const char* wish : {"iopriority", "iotype"}) {
+TEST_F(SendfileTest, WhatThePlugInMustDoItselfIsRead) {
+    const std::vector<std::string> wishes[] = {{"iopriority", "be:7"}, {"iotype", "direct"}, {"readahead", "1MiB"}};
+    for (const auto& wish : wishes) {
         ShapingConfig config;
-        const std::string value = std::string(wish) == "iotype" ? "direct" : "be:7";
-        ASSERT_EQ(config.Add({"beer.policy", "space:*", "r", wish, value}), "");
+        ASSERT_EQ(config.Add({"beer.policy", "space:*", "r", wish[0], wish[1]}), "");
         core->shaping().Use(std::move(config));
         Open(storage);
         sender.set.clear();
         file->SendData(&sender, 0, kMiB);
         ExpectRead(0);
     }
+}
+
+TEST_F(SendfileTest, WhatIsInMemoryWaitsForNoDisk) {
+    OpenFence everybody;
+    TurnQueue& queue = *core->shaping().arbiter().QueueOf(0);
+    queue.Use(true);
+    Turn higher(IoPriority::Class::real_time), lower(IoPriority::Class::best_effort);
+    queue.Enter(higher, everybody, 1);
+    queue.Enter(lower, everybody, 1); // the allowance
+    Open(storage);
+    platform.step_ns = 4 * Turns::kOverdueNs; // a wait would end at the second look at the clock
+    file->SendData(&sender, 0, kMiB);
+    EXPECT_EQ(sender.sent, std::vector<int>{kDescriptor});
+    EXPECT_EQ(core->streams().List(1)[0].stream->Look().waits, 0u);
+    queue.Leave(higher);
+    queue.Leave(lower);
 }
 
 TEST_F(SendfileTest, BatchIsNeverSent) {

@@ -189,6 +189,32 @@ TEST_F(SfsTest, DirectoriesCarryTheirClient) {
                                                  "close for batch", "delete for batch"}));
 }
 
+TEST_F(SfsTest, AListingIsUnderWayUntilItIsClosedOrLost) {
+    const auto under_way = [this] {
+        uint32_t sum = 0;
+        for (const auto& user : core->shaping().metadata().Users())
+            sum += user.in_flight;
+        return sum;
+    };
+    std::unique_ptr<XrdSfsDirectory> closed(layer->newDir(error)), lost(layer->newDir(error)),
+        failed(layer->newDir(error));
+    closed->open(path.c_str(), &storage.entity, nullptr);
+    lost->open(path.c_str(), &storage.entity, nullptr);
+    EXPECT_EQ(under_way(), 2u);
+    closed->nextEntry();
+    EXPECT_EQ(under_way(), 2u);
+    log.result = SFS_ERROR;
+    failed->open(path.c_str(), &storage.entity, nullptr);
+    EXPECT_EQ(under_way(), 2u);
+    closed->close();
+    EXPECT_EQ(under_way(), 1u);
+    lost.reset();
+    EXPECT_EQ(under_way(), 0u);
+    log.result = SFS_OK;
+    failed->open(path.c_str(), &storage.entity, "cks.type=md5");
+    EXPECT_EQ(under_way(), 0u) << "XRootD may forget it";
+}
+
 TEST_F(SfsTest, OpenStreamsAreCountedUntilClosedOrLost) {
     std::unique_ptr<XrdSfsFile> reader(layer->newFile(error)), writer(layer->newFile(error)),
         failed(layer->newFile(error));

@@ -49,6 +49,38 @@ class ShapingTest : public testing::Test {
     std::unique_ptr<Shaping> shaping;
 };
 
+TEST_F(ShapingTest, ARuleWithoutLimitsIsFoundOnce) {
+    Make("beer.policy user:slow r bandwidth 1MB/s\nbeer.policy app:scan r iopriority idle\nbeer.space fast /data\n"
+         "beer.policy space:fast r iotype direct\nbeer.policy group:zh r readahead 1MiB\n");
+    const auto rule = [this](const Identity& who) { return shaping->RuleOf(who, 0); };
+    const auto alice = rule(Who("alice"));
+    EXPECT_EQ(rule(Who("alice")), alice);
+    // Everything that makes another rule, and names that look like it.
+    Identity other[] = {Who("alice"), Who("alice"), Who("alice"), Who("alice"), Who("alice"), Who("alice")};
+    other[0].space = "fast";
+    other[1].groups = {"it"};
+    other[2].asked.bytes = 5;
+    other[3].directory[kRead].readahead = 5;
+    other[4].app = "scan";
+    other[5].batch = true;
+    for (const auto& who : other)
+        EXPECT_NE(rule(who), alice);
+    EXPECT_EQ(rule(other[0])->policy[kRead].type, IoType::direct);
+    EXPECT_EQ(rule(other[1])->policy[kRead].readahead, 0u);
+    EXPECT_EQ(rule(other[4])->policy[kRead].priority.io_class, IoPriority::Class::idle);
+    EXPECT_NE(rule({"a", "b", "", {}, false}), rule({"a1:b", "", "", {}, false}));
+    EXPECT_NE(rule({"a", "", "", {"b", "c"}, false}), rule({"a", "", "", {"b1:c"}, false}));
+    EXPECT_NE(rule(Who("slow")), rule(Who("slow"))) << "the limit is each stream's own";
+    // A new policy counts at once.
+    shaping->Use(Config("beer.policy user:alice r iotype direct\n"));
+    EXPECT_EQ(rule(Who("alice"))->policy[kRead].type, IoType::direct);
+    EXPECT_EQ(rule(Who("alice"))->version, shaping->version());
+    // However many there are.
+    for (int i = 0; i < 3000; ++i)
+        EXPECT_FALSE(rule(Who("user" + std::to_string(i)))->limited());
+    EXPECT_FALSE(rule(Who(std::string(100000, 'x')))->limited());
+}
+
 TEST_F(ShapingTest, WhoIsHeldInAnyWayGetsNoReadaheadThatNobodyCounts) {
     Make("beer.policy space:* r readahead 4MiB\nbeer.policy user:slow r bandwidth 1MB/s\n"
          "beer.policy app:scan r iopriority idle\nbeer.share user:shared r iops 9/s\nbeer.share user:writer w iops "

@@ -12,10 +12,12 @@ namespace beer {
 
 class TemporaryFolder {
   public:
-    TemporaryFolder() {
-        char name[] = "/tmp/beer-test.XXXXXX";
-        if (!mkdtemp(name)) throw std::runtime_error("mkdtemp");
-        path = name;
+    explicit TemporaryFolder(const std::string& in = "/tmp") : path(in + "/beer-test.XXXXXX") {
+        if (!mkdtemp(path.data())) throw std::runtime_error("mkdtemp");
+    }
+    // On a disk: /tmp may be in memory.
+    static std::string BesideThisProgram() {
+        return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
     }
     ~TemporaryFolder() { std::filesystem::remove_all(path); }
     std::string operator/(const std::string& name) const { return path + "/" + name; }

@@ -70,9 +70,11 @@ TEST_F(TurnQueueTest, ALowerClassWaitsUntilTheHigherOneIsDone) {
     Await(1);
     platform.now_ns += 5000;
     queue.Leave(higher);
-    EXPECT_EQ(waits.get(), 5000u);
+    platform.now_ns += 5000; // one at a time, as long as the higher class may come back
+    EndSlow();
+    EXPECT_EQ(waits.get(), 10000u);
     EXPECT_EQ(places.said, TurnQueue::kRule);
-    EXPECT_EQ(places.since, platform.now_ns - 5000);
+    EXPECT_EQ(places.since, platform.now_ns - 10000);
 }
 
 TEST_F(TurnQueueTest, WhoMayNotWaitGoesOn) {
@@ -84,10 +86,10 @@ TEST_F(TurnQueueTest, WhoMayNotWaitGoesOn) {
     --places.free;
     platform.now_ns += 5000;
     queue.Leave(higher);
-    EXPECT_EQ(first.get(), 5000u);
-    EXPECT_EQ(queue.waiting(), 1u);
+    platform.now_ns += 5000;
     EndSlow();
-    EXPECT_EQ(second.get(), 5000u);
+    EXPECT_EQ(first.get(), 10000u);
+    EXPECT_EQ(second.get(), 10000u);
 }
 
 TEST_F(TurnQueueTest, NobodyWaitsLongerThanHeMay) {

@@ -18,10 +18,12 @@ namespace {
 using Class = IoPriority::Class;
 constexpr uint64_t kUs = 1000, kMs = 1000 * kUs, kSecond = 1000 * kMs;
 
-// Clients that send one request after the other, each a pause after the answer.
+// Clients that send one request after the other, each a pause after the answer; one in so many pauses is a long one.
 struct Flow {
     Class io_class;
     uint64_t pause_ns = 0;
+    unsigned long_one_of = 0;
+    uint64_t long_pause_ns = 0;
     uint64_t done = 0, longest_ns = 0; // of a request, the wait included
 };
 
@@ -86,7 +88,8 @@ class Simulation {
             turns_.End(turn, now_);
             ++flow.done;
             flow.longest_ns = std::max(flow.longest_ns, now_ - turn.came_ns);
-            At(now_ + flow.pause_ns, [this, &flow] { Come(flow); });
+            const bool long_one = flow.long_one_of && flow.done % flow.long_one_of == 0;
+            At(now_ + (long_one ? flow.long_pause_ns : flow.pause_ns), [this, &flow] { Come(flow); });
         });
     }
 
@@ -125,6 +128,51 @@ TEST(TurnsTest, AHigherClassHasTheDiskAndTheOthersTheirAllowance) {
 TEST(TurnsTest, TheDiskIsKeptFreeBetweenTwoRequestsThatFollowEachOther) {
     EXPECT_LT(RealTimeAgainstTen(2 * kMs, false), 0.1);
     EXPECT_GT(RealTimeAgainstTen(2 * kMs, true), 0.85);
+}
+
+TEST(TurnsTest, APauseThatIsLongerThanUsualDoesNotLetAllOthersIn) {
+    Simulation disk(1, 8 * kMs);
+    Flow& first = disk.Add(Class::real_time, 2 * kMs);
+    first.long_one_of = 10;
+    first.long_pause_ns = 30 * kMs;
+    disk.Add(30, Class::best_effort);
+    disk.Run(60 * kSecond);
+    EXPECT_GT(Share(disk, Class::real_time), 0.7);
+    EXPECT_LT(first.longest_ns, 8 * 8 * kMs) << "it does not find all of them before it";
+}
+
+TEST(TurnsTest, AFastDiskIsFullAgainAtOnce) {
+    const auto done = [](uint64_t pause_ns) {
+        Simulation disk(64, 100 * kUs);
+        disk.Add(Class::real_time, pause_ns);
+        disk.Add(100, Class::best_effort, 50 * kUs);
+        disk.Run(kSecond);
+        return static_cast<double>(disk.Done(Class::best_effort));
+    };
+    // Nobody begins while the other's request is there, a tenth of the time.
+    EXPECT_GT(done(kMs), 0.8 * done(10 * kSecond));
+}
+
+TEST(TurnsTest, BurstsOfAHigherClassLeaveTheRestOfAFastDisk) {
+    const auto done = [](unsigned others, uint64_t pause_ns) {
+        Simulation disk(64, 100 * kUs);
+        disk.Add(others, Class::best_effort, pause_ns);
+        disk.Add(64, Class::idle);
+        disk.Run(kSecond);
+        return static_cast<double>(disk.Done(Class::idle));
+    };
+    EXPECT_GT(done(8, 5 * kMs), 0.75 * done(0, 0)) << "eight requests at once, every 5 ms";
+}
+
+TEST(TurnsTest, ARequestThatHangsDoesNotHoldItsOwnClass) {
+    Turns turns;
+    Turn stuck(Class::best_effort), first(Class::real_time), other(Class::best_effort), idle(Class::idle);
+    turns.Begin(stuck, kSecond);
+    turns.Begin(first, 3 * kSecond);
+    turns.End(first, 3 * kSecond + kMs);
+    EXPECT_FALSE(turns.Blocked(Class::best_effort, 3 * kSecond + 2 * kMs)) << "in the pause of the higher class";
+    turns.Begin(other, 3 * kSecond + 2 * kMs);
+    turns.End(other, 3 * kSecond + 3 * kMs);
 }
 
 TEST(TurnsTest, AClientThatComesNowAndThenBrakesNobody) {
@@ -206,6 +254,7 @@ TEST(TurnsTest, BestEffortThatWaitsGoesBeforeIdle) {
     turns.Admit(kSecond, [](Turn&) {}); // the allowance
     turns.Wait(idle, kSecond + 1);
     turns.Wait(waits, kSecond + 2);
+    turns.End(allowed, kSecond + kMs); // or else there is no room for another one
     turns.End(first, kSecond + kMs);
     std::vector<const Turn*> order;
     turns.Admit(kSecond + kMs, [&](Turn& turn) { order.push_back(&turn); });

@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kAskedAtOnce = 128 << 10;
 constexpr uint64_t kLookedAt = 64 << 10;
 
-// cachestat(2), since Linux 6.5; it reads nothing. Nobody but the owner may ask (6.14).
+// cachestat(2), since Linux 6.5; it reads nothing. Newer kernels tell only the owner, and who may write.
 constexpr long kCachestat = 451;
 struct Range {
     uint64_t offset, bytes;
@@ -34,7 +34,7 @@ bool AllCached(int fd, const Stretch& part) noexcept {
     return counts.cached >= (part.end - 1) / page - part.begin / page + 1;
 }
 
-// 1: it is there. From 6.12 on the kernel begins to fetch a few pages where it is not.
+// 1: it is there. Where it is not, newer kernels (6.18 does) begin to fetch a few pages.
 ssize_t Look(int fd, uint64_t offset) noexcept {
     char byte;
     const iovec place = {&byte, 1};

@@ -44,13 +44,16 @@ MetaLimiter::Verdict MetaLimiter::Stall(Person& person, const std::string& count
 MetaLimiter::Verdict MetaLimiter::Judge(const ShapingConfig& config, const Identity& who, MetaOperation operation,
                                         Person& user, uint64_t now_ns) {
     const std::string name = Name(operation);
-    const uint32_t own = config.ThreadsOf(who.user);
+    // Checksums are only looked up here (they are computed as jobs of the server), and a listing asks for those of its
+    // entries while it is under way itself.
+    const bool takes_a_thread = operation != MetaOperation::checksum;
+    const uint32_t own = takes_a_thread ? config.ThreadsOf(who.user) : 0;
     if (own && user.in_flight >= own)
         return Stall(user, "Stall::threads::" + who.user,
                      "you have " + std::to_string(user.in_flight) + " requests under way, " + std::to_string(own) +
                          " are allowed",
                      kShortest, now_ns);
-    if (config.threads_of_all && in_flight_ >= config.threads_of_all)
+    if (takes_a_thread && config.threads_of_all && in_flight_ >= config.threads_of_all)
         return Stall(user, "Stall::threads", "the server has as many requests under way as are allowed", kShortest,
                      now_ns);
     const auto over = [&](Person& person, uint32_t limit) {

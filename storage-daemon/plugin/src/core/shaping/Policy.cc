@@ -16,8 +16,11 @@ void Keep(std::optional<T>& old, const std::optional<T>& more) {
     if (!old) old = more;
 }
 
-// How sure it is that data are on the disk when the client is told so. Past the page cache is no surer than through it.
-unsigned Safety(IoType type) { return type == IoType::sync ? 2 : type == IoType::csync ? 1 : 0; }
+// How sure it is that data are on the disk when the client is told so.
+unsigned Safety(IoType type) {
+    constexpr std::array<IoType, 4> kBySafety = {IoType::buffered, IoType::direct, IoType::csync, IoType::sync};
+    return static_cast<unsigned>(std::find(kBySafety.begin(), kBySafety.end(), type) - kBySafety.begin());
+}
 
 // `lower`: a wish that would raise anything is not fulfilled. Data that are less safe are written faster.
 void Apply(Policy& policy, const Wish& wish, Level level, bool lower) {

@@ -45,6 +45,7 @@ struct Wish {
 
     // What is not said yet is taken from a less exact rule.
     void FillUp(const Wish& from);
+    bool empty() const { return !type && !priority && !bytes && !operations && !readahead; }
 };
 
 // Later ones win: the order of the EOS documentation. The class of traffic comes last and only ever lowers.

@@ -31,6 +31,21 @@ std::set<std::pair<Level, std::string>> Memberships(const Identity& who, const P
     return all;
 }
 
+constexpr size_t kMostKept = 1024, kLongestKey = 512;
+
+// Of who has a rule that depends on nothing else; empty = not one of those. Clients may choose what is in their names.
+std::string KeyOf(const Identity& who) {
+    std::string key;
+    if (who.batch || !who.asked.empty() || !who.directory[0].empty() || !who.directory[1].empty()) return key;
+    const auto add = [&](const std::string& part) { key += std::to_string(part.size()) + ":" + part; };
+    add(who.user);
+    add(who.app);
+    add(who.space);
+    for (const auto& group : who.groups)
+        add(group);
+    return key.size() <= kLongestKey ? key : "";
+}
+
 } // namespace
 
 Shaping::Shaping(const ShapingOptions& options, ShapingConfig config, const std::vector<Filesystem>& filesystems,
@@ -84,7 +99,23 @@ void Shaping::AddShares(const ShapingConfig& config, const Identity& who, Rule& 
     }
 }
 
+std::shared_ptr<const Shaping::Rule> Shaping::Kept(const std::string& key) {
+    const std::lock_guard<std::mutex> lock(kept_mutex_);
+    const auto found = kept_.find(key);
+    return found != kept_.end() && found->second->version == version() ? found->second : nullptr;
+}
+
+void Shaping::Keep(const std::string& key, std::shared_ptr<const Rule> rule) {
+    const std::lock_guard<std::mutex> lock(kept_mutex_);
+    if (kept_.size() >= kMostKept) kept_.clear();
+    kept_[key] = std::move(rule);
+}
+
 std::shared_ptr<const Shaping::Rule> Shaping::RuleOf(const Identity& who, uint32_t filesystem, const Rule* before) {
+    // A rule without limits is nobody's own: it is found once for all files that such a client opens.
+    const std::string key = KeyOf(who);
+    if (!key.empty())
+        if (auto kept = Kept(key)) return kept;
     auto rule = std::make_shared<Rule>();
     rule->version = version(); // before the configuration: a change in between is noticed at the next request
     const auto config = this->config();
@@ -108,6 +139,7 @@ std::shared_ptr<const Shaping::Rule> Shaping::RuleOf(const Identity& who, uint32
     for (size_t direction = 0; direction < kDirections; ++direction)
         if (!rule->limits[direction].empty() || rule->policy[direction].priority.io_class == IoPriority::Class::idle)
             rule->policy[direction].readahead = 0;
+    if (!key.empty() && !rule->limited()) Keep(key, rule);
     return rule;
 }
 

@@ -66,6 +66,8 @@ class Shaping {
   private:
     std::shared_ptr<Limit> SharedLimit(const std::string& rule, const Rates& rates, uint64_t version);
     void AddShares(const ShapingConfig& config, const Identity& who, Rule& rule);
+    std::shared_ptr<const Rule> Kept(const std::string& key);
+    void Keep(const std::string& key, std::shared_ptr<const Rule> rule);
 
     const Platform& platform_;
     Pacer pacer_;
@@ -79,6 +81,8 @@ class Shaping {
     std::atomic<uint64_t> version_{0};
     std::mutex mutex_; // of the next one
     std::map<std::string, std::weak_ptr<Limit>> shared_;
+    std::mutex kept_mutex_; // of the next one
+    std::map<std::string, std::shared_ptr<const Rule>> kept_;
     Arbiter arbiter_;
     ControlWatch control_; // last: its thread uses the others
 };

@@ -7,9 +7,8 @@
 
 namespace beer {
 
-// Stretches of one filesystem are asked for one after the other. Behind a SATA link the queue of a scheduler takes 64
-// requests, which are 8 MiB; who finds it full gets in with a few requests at a time, and the head would move between
-// the stretches of all of them again.
+// Stretches of one filesystem are asked for one after the other: each of them is many requests of 128 KiB, and those of
+// several stretches must not reach the disk in turns.
 class StretchGate {
   public:
     explicit StretchGate(size_t filesystems) : gates_(filesystems) {}

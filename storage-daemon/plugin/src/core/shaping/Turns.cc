@@ -26,16 +26,25 @@ bool Turns::AtWork(const Work& work, uint64_t now_ns) const {
     return work.used && now_ns < work.left_ns + KeptFreeNs(work);
 }
 
+bool Turns::MayComeBack(const Work& work, uint64_t now_ns) const {
+    return work.used && now_ns < work.left_ns + kRemembersNs;
+}
+
 bool Turns::Blocked(IoPriority::Class io_class, uint64_t now_ns) const {
-    for (const Work* work = work_.data(); work != &Of(io_class); ++work)
-        if (AtWork(*work, now_ns)) return true;
+    const Work& own = Of(io_class);
+    const bool full = own.with_the_disk >= own.window && now_ns < own.last_ns + kHangsNs;
+    for (const Work* work = work_.data(); work != &own; ++work)
+        if (AtWork(*work, now_ns) || (full && MayComeBack(*work, now_ns))) return true;
     return false;
 }
 
 void Turns::Come(Turn& turn, uint64_t now_ns) {
     Work& work = Of(turn.io_class);
     turn.came_ns = now_ns;
-    if (!work.used || work.with_the_disk || work.waiting) return;
+    if (work.with_the_disk || work.waiting) return;
+    for (Work* lower = &work + 1; lower != work_.data() + work_.size(); ++lower)
+        lower->window = std::max(1u, lower->window / 2);
+    if (!work.used) return;
     // A long break is no pause between two requests; it says that none follows.
     const uint64_t pause = std::min(now_ns - work.left_ns, 2 * kLongestPauseNs);
     if (work.pause_ns == UINT64_MAX) {
@@ -79,6 +88,7 @@ void Turns::End(Turn& turn, uint64_t now_ns) {
     const uint64_t served = now_ns - std::max(turn.began_ns, ended_ns_);
     service_ns_ = service_ns_ ? Mean(service_ns_, served) : served;
     ended_ns_ = now_ns;
+    if (!turn.on_allowance && work.with_the_disk >= work.window) ++work.window;
     --work.with_the_disk;
     work.last_ns = work.left_ns = now_ns;
     if (!turn.on_allowance) return;
@@ -96,8 +106,11 @@ uint64_t Turns::NextNs(uint64_t now_ns) const {
         at(waiting_.front()->came_ns + kOverdueNs);
         at(allowance_from_ns_);
     }
-    for (const Work& work : work_)
-        if (work.used) at(work.with_the_disk ? work.last_ns + kHangsNs : work.left_ns + KeptFreeNs(work));
+    for (const Work& work : work_) {
+        if (!work.used) continue;
+        at(work.with_the_disk ? work.last_ns + kHangsNs : work.left_ns + KeptFreeNs(work));
+        at(work.left_ns + kRemembersNs);
+    }
     return next;
 }
 

@@ -26,8 +26,11 @@ struct Turn {
 //
 // A higher class is at work while a request of it is with the disk, and for a moment after that when its requests
 // usually follow each other quickly ("deceptive idleness": Iyer and Druschel, SOSP 2001; the slice_idle of CFQ and
-// BFQ). Lower classes have an allowance of the disk's time meanwhile, one request at a time, the oldest first: nothing
-// is held for ever. A disk that does not answer holds nobody back either.
+// BFQ). When it has paused for longer than usual the others do not come back all at once, or else its next request
+// finds all of theirs before it: they have a window, as senders have in TCP (Jacobson 1988), which the higher class
+// halves whenever it comes back, and each of theirs that ends widens while it is full. Lower classes have an allowance
+// of the disk's time meanwhile, one request at a time, the oldest first: nothing is held for ever. A disk that does
+// not answer holds nobody back either.
 class Turns {
   public:
     static constexpr uint64_t kAllowance = 12;            // one in so many parts of the disk's time
@@ -80,12 +83,14 @@ class Turns {
         uint64_t left_ns = 0;           // the last one ended
         uint64_t pause_ns = UINT64_MAX; // from the end of the last one to the coming of the next, on average
         uint64_t pause_deviation_ns = 0;
+        uint32_t window = 1; // so many may be with the disk while a higher class may come back
         bool used = false;
     };
     void Come(Turn& turn, uint64_t now_ns);
     void Start(Turn& turn, uint64_t now_ns);
     uint64_t KeptFreeNs(const Work& work) const;
     bool AtWork(const Work& work, uint64_t now_ns) const;
+    bool MayComeBack(const Work& work, uint64_t now_ns) const;
     Work& Of(IoPriority::Class io_class) { return work_[static_cast<size_t>(io_class) - 1]; }
     const Work& Of(IoPriority::Class io_class) const { return work_[static_cast<size_t>(io_class) - 1]; }
 

@@ -141,7 +141,6 @@ ssize_t OssFile::Read(off_t offset, size_t size) {
     const auto begin = static_cast<uint64_t>(offset), end = begin + size;
     if (!InMemory(fd, {begin, end})) return 0;
     OperationTimer timer = Timer(Event::read, size);
-    if (context->policy) ReadAhead(offset, size, context->policy->readahead);
     *context->descriptor = fd;
     return timer.Done(static_cast<ssize_t>(size), true);
 }

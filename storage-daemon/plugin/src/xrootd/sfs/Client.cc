@@ -66,7 +66,10 @@ Identity PersonOf(const XrdSecEntity* client, const Origin& origin) {
 
 bool IsHttp(const Core& core, const XrdSecEntity* client) {
     if (!client) return false;
-    return std::strncmp(client->prot, "http", 4) == 0 || (core.serves_http() && std::strcmp(client->prot, "gsi") == 0);
+    if (std::strncmp(client->prot, "http", 4) == 0) return true;
+    if (!core.serves_http() || std::strcmp(client->prot, "gsi") != 0) return false;
+    const char* dialect = client->addrInfo ? client->addrInfo->Dialect() : nullptr;
+    return !dialect || std::strncmp(dialect, "xroot", 5) != 0; // "xroots" with TLS
 }
 
 int RefuseForNow(const Core& core, const XrdSecEntity* client, const Origin& origin, uint32_t filesystem,

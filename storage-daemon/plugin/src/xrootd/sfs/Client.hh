@@ -27,7 +27,7 @@ std::string HostOf(const XrdSecEntity* client);
 Identity PersonOf(const XrdSecEntity* client, const Origin& origin);
 
 // XRootD before 5.9 breaks when a client of HTTP is told to wait (#2480, #2503, #2602): it gets an error.
-// Authentication by certificate hides that a client came by HTTP: so do all of them where HTTP is served.
+// With VOMS attributes a certificate is "gsi" there too (XrdVomsHttp.cc); then all but XRootD's own protocol is HTTP.
 bool IsHttp(const Core& core, const XrdSecEntity* client);
 
 // The answer for who must come back later: XRootD does what `xrootd.fsoverload` says. Returns SFS_ERROR.

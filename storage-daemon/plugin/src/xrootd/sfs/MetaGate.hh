@@ -6,7 +6,7 @@
 
 namespace beer {
 
-// One metadata request: it may be told to come back, and it is counted until the end of the block.
+// One metadata request: it may be told to come back, and it is under way as long as this object.
 class MetaGate {
   public:
     MetaGate(Core& core, const XrdSecEntity* client, const Origin& origin, MetaOperation operation, const char* path,

@@ -25,6 +25,12 @@ bool Writes(XrdSfsFileOpenMode mode) { return mode & (SFS_O_WRONLY | SFS_O_RDWR 
 constexpr XrdSfsXferSize kMostSent = 16 << 20;
 constexpr int kNotSent = -1;
 
+// Direct I/O goes past the page cache; and who has a priority of his own, or whom we read ahead for, has that where the
+// plug-in reads.
+bool ReadsLikeAll(const Policy& policy) {
+    return policy.type != IoType::direct && policy.priority_from == Level::none && !policy.readahead;
+}
+
 // The checksums from the page at `offset + done` on, which is the beginning of a page unless nothing is done yet.
 uint32_t* After(uint32_t* checksums, XrdSfsFileOffset offset, XrdSfsXferSize done) {
     constexpr XrdSfsFileOffset kPage = 4096;
@@ -256,19 +262,16 @@ bool SfsFile::MaySend(XrdOucErrInfo& result) {
 
 int SfsFile::SendData(XrdSfsDio* sender, XrdSfsFileOffset offset, XrdSfsXferSize size) {
     int descriptor = kNotSent;
-    const auto look = [&](XrdSfsXferSize done, XrdSfsXferSize piece, const Policy* policy) -> XrdSfsXferSize {
-        descriptor = kNotSent;
-        // Direct I/O goes past the page cache; and who has a priority of his own has it where the plug-in reads.
-        if (policy && (policy->type == IoType::direct || policy->priority_from != Level::none)) return SFS_ERROR;
+    const auto look = [&](const Policy* policy) -> XrdSfsXferSize {
+        if (policy && !ReadsLikeAll(*policy)) return SFS_ERROR;
         const Context context(origin_, false, policy, &descriptor);
-        return next_.read(offset + done, piece) == piece ? piece : SFS_ERROR;
+        if (next_.read(offset, size) != size) descriptor = kNotSent;
+        return descriptor == kNotSent ? SFS_ERROR : size;
     };
-    // Who may be held by now is held where XRootD reads.
-    const bool may = offset >= 0 && size > 0 && size <= kMostSent && !stream_.limited(Direction::read);
-    if (!may || stream_.Move(Direction::read, offset, size, look) != size) descriptor = kNotSent;
-    // The turn is over, the client may be slow. A failure ends the connection, for XRootD knows of it: after an error
-    // from here it would go on after half an answer (do_ReadAll(), whatever XrdSfsDio.hh says). What is not sent is
-    // read from now on: the file is not in memory, and XRootD counts a request twice that is asked for in vain.
+    if (offset >= 0 && size > 0 && size <= kMostSent) (void)stream_.FromMemory(look);
+    // A failure ends the connection, for XRootD knows of it: after an error from here it would go on after half an
+    // answer (do_ReadAll(), whatever XrdSfsDio.hh says). What is not sent is read from now on, and who may be held by
+    // now is held there: the file is not in memory, and XRootD counts a request twice that is asked for in vain.
     if (descriptor >= 0) {
         (void)sender->SendFile(descriptor);
     } else {

@@ -7,7 +7,7 @@ namespace beer {
 namespace {
 
 constexpr XrdSfsFileOffset kPage = 4096; // of the checksums of pgRead and pgWrite
-// So long one request of a client waits for turns at most, however many places it reads.
+// So long one call waits for turns at most, however many places it reads; XRootD makes several of a large read.
 constexpr uint64_t kMostTurnsNs = 3 * Turns::kOverdueNs;
 
 // The fence of the link, which also shows people that the stream waits, and for what.

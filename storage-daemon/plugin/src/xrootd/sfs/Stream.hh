@@ -81,6 +81,14 @@ class Stream {
         return done;
     }
 
+    // A read of what is in memory, which waits for no disk: it needs no turn. Who may be held is refused with
+    // SFS_ERROR. `call(policy)`.
+    template <typename Call>
+    XrdSfsXferSize FromMemory(Call&& call) {
+        const Current now(*this, Direction::read);
+        return now.limits().empty() ? Counted(Direction::read, call(now.policy())) : SFS_ERROR;
+    }
+
     // One request that moves no bytes but makes the disk work; `call(policy)`.
     template <typename Call>
     int Do(Direction direction, Call&& call) {
