@@ -92,10 +92,12 @@ class Guard:
         """What the kernel says of the slice of the jobs."""
         return "frozen 1" in self._node.execute(f"cat {JOBS}/cgroup.events").stdout
 
-    def metric(self, name: str) -> float:
-        """Sum of all series of a metric."""
+    def metric(self, name: str, absent: float | None = None) -> float:
+        """Sum of all series of a metric; `absent` if it has none, as a counter of what has not happened yet."""
         text = self._node.execute("curl -sS --max-time 20 http://127.0.0.1:9721/metrics").stdout
         series = [line.rsplit(" ", 1) for line in text.splitlines() if re.match(rf"{name}[ {{]", line)]
+        if not series and absent is not None:
+            return absent
         if not series:
             raise BenchmarkError(f"no metric {name} in\n{text}")
         return sum(float(value) for _, value in series)

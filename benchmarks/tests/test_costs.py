@@ -183,7 +183,7 @@ def test_a_storm_is_shown_with_what_its_limits_did() -> None:
     shown = metadata_storm.show(record, results)
     assert "rate limit: beer.metarate user:batch Stat 50/s" in shown
     limited = shown.splitlines()[-1].split()
-    assert limited[-3:] == ["50/s", "31", "times"]
+    assert limited[-3:] == ["50.0/s", "31", "times"]
 
 
 def test_limits_are_timed_in_both_directions() -> None:

@@ -138,6 +138,8 @@ def test_the_guard_is_asked() -> None:
     assert guard.metric("beer_x_total") == 3.5
     with pytest.raises(BenchmarkError, match="no metric beer_y"):
         guard.metric("beer_y")
+    assert guard.metric("beer_y", absent=0) == 0
+    assert guard.metric("beer_x_total", absent=0) == 3.5
     assert [(one.action, one.time) for one in guard.decisions()] == [("freeze", 5.0)]
     assert guard.frozen()
 
