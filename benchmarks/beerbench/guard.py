@@ -89,8 +89,8 @@ class Guard:
         return Decisions.parse(self.journal()).items
 
     def frozen(self) -> bool:
-        """What the kernel says of the slice of the jobs."""
-        return "frozen 1" in self._node.execute(f"cat {JOBS}/cgroup.events").stdout
+        """Whether the kernel says so of any job, or of their slice."""
+        return "frozen 1" in self._node.execute(f"cat {JOBS}/cgroup.events {JOBS}/*/cgroup.events", check=False).stdout
 
     def metric(self, name: str, absent: float | None = None) -> float:
         """Sum of all series of a metric; `absent` if it has none, as a counter of what has not happened yet."""

@@ -12,7 +12,7 @@ from . import host
 from .batch import Batch
 from .clients import Clients, Load, Storage
 from .errors import BenchmarkError
-from .guard import Guard
+from .guard import JOBS, Guard
 from .lab import ClientRoot, Node
 from .timeline import clock
 
@@ -72,14 +72,15 @@ class Session:
             raise BenchmarkError("the saturating run read nothing")
         return found
 
-    def start_sampler(self, seconds: float) -> None:
-        """The node's counters, once a second, from a service of its own outside the slices that are measured."""
+    def start_sampler(self, seconds: float, watched: str = JOBS) -> None:
+        """The node's counters, once a second, from a service of its own outside the slices that are measured; and when
+        the cgroup `watched` stands still."""
         self.node.execute(f"mkdir -p {ON_NODE}")
         self.node.copy_to(SAMPLER, f"{ON_NODE}/sampler.py")
         self.node.execute(
             f"systemctl stop {UNIT} 2>/dev/null; rm -f {ON_NODE}/node.jsonl; "
             f"systemd-run -q --collect --unit={UNIT} python3 {ON_NODE}/sampler.py "
-            f"--out {ON_NODE}/node.jsonl --seconds {seconds:g}",
+            f"--out {ON_NODE}/node.jsonl --seconds {seconds:g} --watched {watched}",
             timeout=120,
         )
         self.node.execute(

@@ -61,7 +61,7 @@ def test_the_ribbon_shows_when_there_was_no_guard(found: Findings) -> None:
 def test_the_terminal_says_it_all(found: Findings) -> None:
     shown = table.terminal(found)
     assert "client requests, p99" in shown
-    assert "kernel reports all jobs frozen" in shown
+    assert "kernel reports the hostile job frozen" in shown
     assert "beer why" in shown
     assert "500 collisions" in shown
     assert max(len(line) for line in shown.splitlines()) <= 120 or "Under the same attack" in shown
@@ -87,7 +87,7 @@ def test_a_kept_run_holds_results_and_page_but_no_samples(
         "results.json",
         "results.txt",
     ]
-    assert "kernel reports all jobs frozen" in (folder / "results.txt").read_text()
+    assert "kernel reports the hostile job frozen" in (folder / "results.txt").read_text()
 
 
 class Checker(HTMLParser):

@@ -56,7 +56,7 @@ class Demo:
         story.say(f"{DISK} is throttled to {self._iops:.0f} requests/s; the storage users will ask for {rate:.0f}/s")
         session.guard.prepare()
         session.drop_caches()
-        session.start_sampler(900)
+        session.start_sampler(900, hog.scope)
         load = Load(duration=900, connections=plan.connections, rate=rate)
         users = session.clients.start("open_loop", NAME, load, self._show)
         users.wait_ready(120)

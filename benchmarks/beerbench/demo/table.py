@@ -35,8 +35,8 @@ def reaction(found: Findings) -> list[list[str]]:
     seen = found.reaction
     return [
         ["decision and freeze write, in one tick", text.seconds(seen.since_slow(seen.decided))],
-        ["kernel reports all jobs frozen", text.seconds(seen.since_slow(seen.frozen))],
-        ["last disk request of a job", text.seconds(seen.since_slow(seen.last_io))],
+        ["kernel reports the hostile job frozen", text.seconds(seen.since_slow(seen.frozen))],
+        ["last disk request of that job", text.seconds(seen.since_slow(seen.last_io))],
     ]
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the node's counters every PERIOD seconds and notes each change of "frozen" as it happens. Runs on the node.
+"""Reads the node's counters every PERIOD seconds and notes each change of "frozen" of one cgroup as it happens. Runs on
+the node.
 
 One JSON object per line: a `sample` with CPU, I/O and pressure of the slices and of each CPU, or a `frozen` event
 (cgroup.events wakes poll). It lives in a slice of its own, costs some milliseconds a second, and reads only.
@@ -19,7 +20,7 @@ CGROUP = Path("/sys/fs/cgroup")
 JOBS = "beer.slice/beer-jobs.slice"
 # In an emulated node one look takes a quarter of a second of CPU.
 PERIOD = 2.0
-# For WATCH seconds after a freeze the jobs' I/O counters are read every FAST seconds.
+# For WATCH seconds after a freeze the I/O counters of the watched cgroup are read every FAST seconds.
 WATCH, FAST = 3.0, 0.05
 SLICES = ("storage.slice", "guard.slice", JOBS, "beer.slice/beer-ctl.slice", "system.slice", "user.slice")
 
@@ -78,9 +79,9 @@ def sample() -> dict[str, object]:
     }
 
 
-def operations() -> dict[str, int]:
-    """Device -> I/O operations of the jobs so far."""
-    found = io_stat(read(CGROUP / JOBS / "io.stat"))
+def operations(cgroup: Path) -> dict[str, int]:
+    """Device -> I/O operations of a cgroup so far."""
+    found = io_stat(read(cgroup / "io.stat"))
     return {device: numbers.get("rios", 0) + numbers.get("wios", 0) for device, numbers in found.items()}
 
 
@@ -98,10 +99,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description="samples of a node")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--watched", type=Path, default=CGROUP / JOBS, help="cgroup whose freezes are noted")
     options = parser.parse_args(argv)
     end = time.monotonic() + options.seconds
     due = time.monotonic()
-    with options.out.open("w", buffering=1) as out, (CGROUP / JOBS / "cgroup.events").open() as events:
+    with options.out.open("w", buffering=1) as out, (options.watched / "cgroup.events").open() as events:
         poll = select.poll()
         poll.register(events, select.POLLPRI)
         frozen = note_frozen(events, out, None)
@@ -115,9 +117,9 @@ def main(argv: list[str]) -> int:
             if poll.poll(wait * 1000):
                 before, frozen = frozen, note_frozen(events, out, frozen)
                 if frozen and not before:
-                    watch_until, done = time.monotonic() + WATCH, operations()
+                    watch_until, done = time.monotonic() + WATCH, operations(options.watched)
                     out.write(json.dumps({"kind": "io", "time": time.time(), "operations": done}) + "\n")
-            elif now < watch_until and (more := operations()) != done:
+            elif now < watch_until and (more := operations(options.watched)) != done:
                 done = more
                 out.write(json.dumps({"kind": "io", "time": time.time(), "operations": done}) + "\n")
     return 0

@@ -88,14 +88,14 @@ class NodeTimeline:
         return used / free if free > 0 else float("nan")
 
     def frozen_at(self, since: float) -> float | None:
-        """When the kernel first said that the jobs are frozen, from `since` on."""
+        """When the kernel first said that the watched cgroup is frozen, from `since` on."""
         return next((time for time, value in self.frozen if value and time >= since), None)
 
     def thawed_at(self, since: float) -> float | None:
         return next((time for time, value in self.frozen if not value and time >= since), None)
 
     def last_batch_io(self, device: str, frozen: float, thawed: float) -> float:
-        """When the jobs' operations on the device were last seen to rise between freeze and thaw, to some 50 ms."""
+        """When its operations on the device were last seen to rise between freeze and thaw, to some 50 ms."""
         last, seen = frozen, None
         for time, operations in self.io_events:
             if not frozen <= time < thawed:

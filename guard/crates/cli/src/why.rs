@@ -46,7 +46,12 @@ pub fn show(folder: &Path, since_ns: u64, json: bool, clock: &dyn Clock, out: &m
 fn line(record: &Record) -> String {
     let mut line = format!("{}  {}", say::time(record.time_ns), record.sentence());
     if !record.jobs.is_empty() {
-        line += &format!(" [{}]", say::count(record.jobs.len() as u64, "job"));
+        let count = record.jobs.len();
+        let of = u64::from(record.jobs_of);
+        line += &match of > count as u64 {
+            true => format!(" [{count} of {}]", say::count(of, "job")),
+            false => format!(" [{}]", say::count(count as u64, "job")),
+        };
     }
     match record.outcome {
         Outcome::Done if record.duration_ns > 0 => line += &format!(" [done in {}]", say::duration(record.duration_ns)),
@@ -141,6 +146,7 @@ mod tests {
             precaution: false,
             evidence: None,
             jobs: vec![Default::default(), Default::default()],
+            jobs_of: 2,
             outcome,
             detail: "the slice is missing".into(),
             duration_ns: 4_000_000,

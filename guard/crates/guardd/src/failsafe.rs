@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 
-use policy::Config;
+use policy::{Config, Hold};
 
 use crate::actuators::{Freezer, SliceFreezer};
 use crate::clock::Clock;
 use crate::control::StateFile;
 use crate::heartbeat;
+use crate::jobs::JobTable;
 
 /// systemctl must answer within this, or the thaw goes ahead without it. Less than `TimeoutStopSec=` of the guard's unit.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -164,12 +165,16 @@ impl Failsafe {
         self.systemctl(&["set-property", "--runtime", self.unit(), &weight, &quota], DEADLINE)
     }
 
+    /// The slice, and every job in it: the guard may have frozen some of them only.
     fn thaw(&self) -> Result<bool> {
+        let mut jobs = JobTable::new(&self.slice);
+        jobs.look(true);
         let mut freezer = SliceFreezer::new(&self.slice);
-        if freezer.asked() != Some(true) {
+        freezer.know(&jobs);
+        if !freezer.asked().is_some_and(|hold| hold.any()) {
             return Ok(false);
         }
-        match freezer.write(false) {
+        match freezer.write(Hold::Nobody) {
             Ok(()) => Ok(true),
             Err(error) => bail!("{}: {error}", self.slice.display()),
         }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod control;
 pub mod failsafe;
 pub mod heartbeat;
+pub mod jobs;
 pub mod memory;
 pub mod metrics;
 pub mod notify;

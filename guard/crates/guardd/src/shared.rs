@@ -82,6 +82,8 @@ pub struct Snapshot {
     pub memory_mb: u64,
     /// Jobs on the node, where known.
     pub jobs: Option<u32>,
+    /// Those of them that stand still.
+    pub held_jobs: u32,
     /// The slice of the jobs is there.
     pub slice: bool,
     /// Batch was asked to stand still.

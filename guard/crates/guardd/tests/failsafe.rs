@@ -56,6 +56,27 @@ fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
 }
 
 #[test]
+fn jobs_that_were_frozen_alone_are_thawed_too() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let job = |name: &str, freeze: &str| {
+        let folder = folders.slice().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("cgroup.freeze"), freeze).unwrap();
+        std::fs::write(folder.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+    };
+    let of = |name: &str| std::fs::read_to_string(folders.slice().join(name).join("cgroup.freeze")).unwrap();
+    for slice in ["0\n", "1\n"] {
+        std::fs::write(folders.slice().join("cgroup.freeze"), slice).unwrap();
+        job("docker-a.scope", "1\n");
+        job("docker-b.scope", "0\n");
+        assert!(failsafe.after_exit(true).unwrap().thawed);
+        assert!(of("docker-a.scope").starts_with('0') && of("docker-b.scope").starts_with('0') && !frozen(&folders));
+        assert!(!failsafe.after_exit(true).unwrap().thawed, "once");
+    }
+}
+
+#[test]
 fn the_dead_man_waits_for_a_stale_heartbeat_and_lifts_when_it_is_back() {
     let folders = NodeFolders::new();
     let failsafe = fake_systemctl(&folders);

@@ -51,12 +51,19 @@ fn a_tick_allocates_nothing() {
     for (file, text) in [
         ("cgroup.freeze", "0\n"),
         ("cgroup.events", "populated 1\nfrozen 0\n"),
-        ("cgroup.stat", "nr_descendants 1\n"),
         ("io.stat", "8:0 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=0 dios=0\n"),
         ("cpuset.cpus.effective", "0-3\n"),
         ("memory.max", "2147483648\n"),
     ] {
         std::fs::write(folders.slice().join(file), text).unwrap();
+    }
+    let io = |requests: u64| format!("8:0 rbytes=1 wbytes=2 rios={requests} wios=4 dbytes=0 dios=0\n");
+    for job in 0..64 {
+        let folder = folders.slice().join(format!("docker-{job:064}.scope"));
+        std::fs::create_dir(&folder).unwrap();
+        for (file, text) in [("cgroup.freeze", "0\n"), ("cgroup.events", "populated 1\nfrozen 0\n"), ("io.stat", &io(3))] {
+            std::fs::write(folder.join(file), text).unwrap();
+        }
     }
     let names: Vec<_> = (0..96).map(|number| format!("/data/{number:02}")).collect();
     let filesystems: Vec<_> = names.iter().map(|name| (name.as_str(), 8, 0)).collect();
@@ -82,6 +89,8 @@ fn a_tick_allocates_nothing() {
     for tick in 0..3000u64 {
         let now_ns = begun_ns + tick * 20_000_000;
         writer.heartbeat(now_ns).unwrap();
+        // Jobs use the disk, so that it is looked for who does.
+        std::fs::write(folders.slice().join("io.stat"), io(tick)).unwrap();
         for number in 0..6 {
             let filesystem = ((tick * 6 + number) % 96) as u16;
             let series = SeriesId { filesystem, kind: Kind::of(Op::Read, Class::Storage).unwrap() };
@@ -97,5 +106,5 @@ fn a_tick_allocates_nothing() {
     }
     assert!(counted.is_empty(), "(tick, allocations): {counted:?}");
     let view = lock(&shared.snapshot);
-    assert_eq!((view.state.name(), view.histograms.0.len()), ("open", 96 * 19));
+    assert_eq!((view.state.name(), view.histograms.0.len(), view.jobs), ("open", 96 * 19, Some(64)));
 }

@@ -18,7 +18,7 @@ pub struct Record {
     pub to: NodeState,
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
-    /// What was done, in one word: `freeze`, `extend`, `thaw`, `close`, `open`, `quarantine`, `release`, `none`.
+    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `close`, `open`, `quarantine`, `release`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -29,6 +29,9 @@ pub struct Record {
     /// The jobs touched: container scopes, HTCondor slots.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<Job>,
+    /// Of so many that were there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub jobs_of: u32,
     /// What came of it.
     pub outcome: Outcome,
     /// Free text of the outcome, for a failure the error.
@@ -39,6 +42,10 @@ pub struct Record {
     /// For what ends a state: how long that state lasted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ns: Option<u64>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What a decision was based on.
@@ -99,6 +106,8 @@ impl Record {
             "freeze" if self.precaution => "Batch was frozen as a precaution".into(),
             "freeze" => "Batch was frozen".into(),
             "extend" => "The precautionary freeze became a real one".into(),
+            "narrow" => "The jobs that have no part in it were thawed".into(),
+            "widen" => "All jobs were frozen again".into(),
             "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),
             "thaw" => format!("Batch was thawed{after}"),
             "open" => "New jobs are let in".into(),
@@ -130,6 +139,16 @@ impl Record {
             "precaution_over" => "storage stayed slow although batch stood still".into(),
             "calm" => "it was calm".into(),
             "batch_innocent" => format!("{place} stayed slow without batch{measured}: batch is innocent"),
+            "guilty" => {
+                let (all, those) = match self.jobs.len() {
+                    1 => ("one job does", "it stays frozen"),
+                    _ => ("few jobs do", "they stay frozen"),
+                };
+                format!("{all} nearly all that batch does on the disk of {place}: {those}")
+            }
+            "guilty_not_enough" => {
+                format!("{place} stayed slow although those stood still that seemed guilty{measured}")
+            }
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "slow_burn" => {
                 let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
@@ -204,6 +223,7 @@ mod tests {
                 unit: "nats".into(),
             }),
             jobs: Vec::new(),
+            jobs_of: 0,
             outcome: Outcome::Done,
             detail: String::new(),
             duration_ns: 0,

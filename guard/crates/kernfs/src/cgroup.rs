@@ -2,7 +2,11 @@
 //! One cgroup of the unified hierarchy: the files that the guard reads. A cgroup that is not there, or goes away
 //! between two reads, is `None` and never an error: job scopes come and go.
 
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
 
 use crate::{Error, KernFile, Result};
 
@@ -32,14 +36,12 @@ pub struct DeviceIo {
 pub struct Cgroup {
     path: PathBuf,
     events: KernFile,
-    stat: KernFile,
     freeze: KernFile,
     cpu_stat: KernFile,
-    io_stat: KernFile,
+    io: IoStat,
     memory_current: KernFile,
     memory_max: KernFile,
     cpus_effective: KernFile,
-    devices: Vec<DeviceIo>,
 }
 
 type Broken = (usize, &'static str);
@@ -50,14 +52,12 @@ impl Cgroup {
         let file = |name: &str| KernFile::new(path.join(name));
         Cgroup {
             events: file("cgroup.events"),
-            stat: file("cgroup.stat"),
             freeze: file("cgroup.freeze"),
             cpu_stat: file("cpu.stat"),
-            io_stat: file("io.stat"),
+            io: IoStat::new(&path),
             memory_current: file("memory.current"),
             memory_max: file("memory.max"),
             cpus_effective: file("cpuset.cpus.effective"),
-            devices: Vec::with_capacity(128),
             path,
         }
     }
@@ -70,13 +70,6 @@ impl Cgroup {
         parsed(&mut self.events, |text| {
             let frozen = keyed(text, "frozen")?;
             Ok(Events { populated: keyed(text, "populated")? != 0, frozen: frozen != 0 })
-        })
-    }
-
-    /// How many cgroups are below it; for a slice of containers that is the number of jobs.
-    pub fn descendants(&mut self) -> Result<Option<u32>> {
-        parsed(&mut self.stat, |text| {
-            keyed(text, "nr_descendants").map(|count| u32::try_from(count).unwrap_or(u32::MAX))
         })
     }
 
@@ -116,32 +109,70 @@ impl Cgroup {
 
     /// Bytes and requests by device, as charged to this cgroup and all below it.
     pub fn io(&mut self) -> Result<Option<&[DeviceIo]>> {
+        self.io.read()
+    }
+}
+
+/// `io.stat` of one cgroup.
+#[derive(Debug)]
+pub struct IoStat {
+    file: KernFile,
+    devices: Vec<DeviceIo>,
+}
+
+impl IoStat {
+    /// `cgroup` is its folder.
+    pub fn new(cgroup: &Path) -> Self {
+        IoStat { file: KernFile::new(cgroup.join("io.stat")), devices: Vec::new() }
+    }
+
+    /// Bytes and requests by device, since the cgroup was made.
+    pub fn read(&mut self) -> Result<Option<&[DeviceIo]>> {
         let devices = &mut self.devices;
         devices.clear();
-        match parsed(&mut self.io_stat, |text| parse_io(text, devices))? {
+        match parsed(&mut self.file, |text| parse_io(text, devices))? {
             None => Ok(None),
             Some(()) => Ok(Some(&self.devices)),
         }
     }
+}
 
-    /// Names of the child cgroups that hold one job each. Allocates: not for the control loop.
-    pub fn scopes(&self) -> Result<Option<Vec<String>>> {
-        let entries = match std::fs::read_dir(&self.path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+/// Lists the cgroups directly below one, without allocating.
+pub struct Children {
+    path: PathBuf,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+impl Children {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Children { path: path.into(), buffer: vec![MaybeUninit::uninit(); 8192] }
+    }
+
+    /// Name and inode number of each; a cgroup that is made anew under the same name has another number. A name that is not
+    /// text is left out: systemd makes none. `None` = the cgroup is not there.
+    pub fn each(&mut self, mut visit: impl FnMut(&str, u64)) -> Result<Option<()>> {
+        // Opened each time: a descriptor of a removed cgroup lists nothing for ever.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = match rustix::fs::open(&self.path, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT | Errno::NODEV | Errno::NOTDIR) => return Ok(None),
             Err(error) => return Err(Error::io(&self.path, error)),
         };
-        let mut names = Vec::new();
-        for entry in entries {
+        let mut entries = RawDir::new(&folder, &mut self.buffer);
+        while let Some(entry) = entries.next() {
             match entry {
-                Ok(entry) => names.extend(entry.file_name().into_string().ok().filter(|name| name.ends_with(".scope"))),
-                // The slice itself was removed while we listed it.
-                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => return Ok(None),
+                Ok(entry) => {
+                    let name = entry.file_name().to_str().unwrap_or_default();
+                    if entry.file_type() == FileType::Directory && !matches!(name, "" | "." | "..") {
+                        visit(name, entry.ino());
+                    }
+                }
+                // It was removed while we listed it.
+                Err(Errno::NOENT | Errno::NODEV) => return Ok(None),
                 Err(error) => return Err(Error::io(&self.path, error)),
             }
         }
-        names.sort_unstable();
-        Ok(Some(names))
+        Ok(Some(()))
     }
 }
 
@@ -173,7 +204,6 @@ fn key_missing(key: &'static str) -> &'static str {
     match key {
         "frozen" => "no `frozen`",
         "populated" => "no `populated`",
-        "nr_descendants" => "no `nr_descendants`",
         "usage_usec" => "no `usage_usec`",
         _ => "a key is missing",
     }
@@ -230,11 +260,9 @@ mod tests {
         let mut jobs = Cgroup::new(fixture("cgroup/beer.slice/beer-jobs.slice"));
         assert_eq!(jobs.events().unwrap(), Some(Events { populated: true, frozen: true }));
         assert_eq!(jobs.freeze_wanted().unwrap(), Some(true));
-        assert_eq!(jobs.descendants().unwrap(), Some(1));
         assert!(jobs.cpu().unwrap().unwrap().usage_us > 0);
         assert!(jobs.memory_bytes().unwrap().unwrap() > 0);
         assert!(jobs.io().unwrap().unwrap().iter().any(|io| io.device.0 == 254 && io.write_bytes > 0));
-        assert_eq!(jobs.scopes().unwrap().unwrap().len(), 1);
         let mut beer = Cgroup::new(fixture("cgroup/beer.slice"));
         assert_eq!(beer.cpu_count().unwrap(), Some(2));
         assert_eq!(beer.memory_max_bytes().unwrap(), Some(2_500_853_760));
@@ -247,13 +275,12 @@ mod tests {
         let mut gone = Cgroup::new(fixture("cgroup/gone.slice"));
         assert_eq!(gone.events().unwrap(), None);
         assert_eq!(gone.freeze_wanted().unwrap(), None);
-        assert_eq!(gone.descendants().unwrap(), None);
         assert_eq!(gone.cpu().unwrap(), None);
         assert_eq!(gone.memory_bytes().unwrap(), None);
         assert_eq!(gone.memory_max_bytes().unwrap(), None);
         assert_eq!(gone.cpu_count().unwrap(), None);
         assert_eq!(gone.io().unwrap(), None);
-        assert_eq!(gone.scopes().unwrap(), None);
+        assert_eq!(Children::new(gone.path()).each(|_, _| panic!("there are none")).unwrap(), None);
     }
 
     #[test]
@@ -266,7 +293,6 @@ mod tests {
         for text in ["", "populated 1\n", "populated 1\nfrozen x\n"] {
             damaged_error("cgroup.events", text, &|c| c.events().err());
         }
-        damaged_error("cgroup.stat", "nr_dying_descendants 0\n", &|c| c.descendants().err());
         damaged_error("cgroup.freeze", "2\n", &|c| c.freeze_wanted().err());
         damaged_error("cpu.stat", "usage_usec\n", &|c| c.cpu().err());
         damaged_error("memory.current", "\n", &|c| c.memory_bytes().err());
@@ -275,6 +301,30 @@ mod tests {
         for text in ["8:0 rbytes=1 wbytes\n", "8 rbytes=1\n", "\n", "8:0 rbytes=18446744073709551616\n"] {
             damaged_error("io.stat", text, &|c| c.io().map(|_| ()).err());
         }
+    }
+
+    #[test]
+    fn children_are_folders_and_a_new_one_of_the_same_name_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut children = Children::new(dir.path());
+        let mut list = || {
+            let mut found = Vec::new();
+            children.each(|name, number| found.push((name.to_owned(), number))).unwrap().unwrap();
+            found.sort();
+            found
+        };
+        assert_eq!(list(), []);
+        std::fs::write(dir.path().join("cgroup.procs"), "").unwrap();
+        // More than fit into the buffer at once.
+        let names: Vec<String> = (0..300).map(|number| format!("docker-{number:064}.scope")).collect();
+        names.iter().for_each(|name| std::fs::create_dir(dir.path().join(name)).unwrap());
+        let before = list();
+        assert_eq!(before.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), names);
+        std::fs::rename(dir.path().join(&names[0]), dir.path().join("elsewhere")).unwrap();
+        std::fs::create_dir(dir.path().join(&names[0])).unwrap();
+        assert_ne!(list()[0].1, before[0].1);
+        drop(dir);
+        assert_eq!(children.each(|_, _| ()).unwrap(), None);
     }
 
     #[test]

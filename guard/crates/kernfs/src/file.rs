@@ -12,6 +12,9 @@ use crate::{Error, Result};
 /// Larger than /proc/diskstats of a server with 200 block devices; more than this is not a file we know.
 const LIMIT: usize = 1 << 20;
 
+/// Most of these files are a line or a few; there may be hundreds of readers.
+const SMALLEST: usize = 512;
+
 #[derive(Debug)]
 pub struct KernFile {
     path: PathBuf,
@@ -21,7 +24,7 @@ pub struct KernFile {
 
 impl KernFile {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        KernFile { path: path.into(), fd: None, buffer: vec![0; 4096] }
+        KernFile { path: path.into(), fd: None, buffer: vec![0; SMALLEST] }
     }
 
     pub fn path(&self) -> &Path {

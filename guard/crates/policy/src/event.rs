@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the ladder says about its decisions, in plain data; turned into journal records outside the loop.
 
+use crate::jobs::Hold;
 use intf::journal;
 use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
@@ -35,6 +36,10 @@ pub enum Cause {
     Calm,
     /// Freezing did not make it better.
     BatchInnocent,
+    /// It is known which jobs made it slow.
+    Guilty,
+    /// The jobs that seemed guilty stand still, and it has not become better.
+    GuiltyNotEnough,
     /// Frozen for as long as is allowed.
     FreezeMax,
     /// An objective is being broken slowly (its error budget burns).
@@ -57,7 +62,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 22] = [
+    pub const ALL: [Cause; 24] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -71,6 +76,8 @@ impl Cause {
         Cause::PrecautionOver,
         Cause::Calm,
         Cause::BatchInnocent,
+        Cause::Guilty,
+        Cause::GuiltyNotEnough,
         Cause::FreezeMax,
         Cause::SlowBurn,
         Cause::BreachWithoutBatch,
@@ -98,6 +105,8 @@ impl Cause {
             Cause::PrecautionOver => "precaution_over",
             Cause::Calm => "calm",
             Cause::BatchInnocent => "batch_innocent",
+            Cause::Guilty => "guilty",
+            Cause::GuiltyNotEnough => "guilty_not_enough",
             Cause::FreezeMax => "freeze_max",
             Cause::SlowBurn => "slow_burn",
             Cause::BreachWithoutBatch => "breach_without_batch",
@@ -124,6 +133,10 @@ pub enum Deed {
     Freeze,
     /// Make a precautionary freeze a real one.
     Extend,
+    /// Thaw the jobs that have no part in it.
+    Narrow,
+    /// Freeze all of them again.
+    Widen,
     /// Thaw batch.
     Thaw,
     /// Ignore a stuck filesystem, and alert.
@@ -134,8 +147,18 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 8] =
-        [Deed::None, Deed::Open, Deed::Close, Deed::Freeze, Deed::Extend, Deed::Thaw, Deed::Quarantine, Deed::Release];
+    pub const ALL: [Deed; 10] = [
+        Deed::None,
+        Deed::Open,
+        Deed::Close,
+        Deed::Freeze,
+        Deed::Extend,
+        Deed::Narrow,
+        Deed::Widen,
+        Deed::Thaw,
+        Deed::Quarantine,
+        Deed::Release,
+    ];
 
     /// Its name, as in the journal.
     pub const fn name(self) -> &'static str {
@@ -145,6 +168,8 @@ impl Deed {
             Deed::Close => "close",
             Deed::Freeze => "freeze",
             Deed::Extend => "extend",
+            Deed::Narrow => "narrow",
+            Deed::Widen => "widen",
             Deed::Thaw => "thaw",
             Deed::Quarantine => "quarantine",
             Deed::Release => "release",
@@ -201,6 +226,8 @@ pub struct Event {
     pub deed: Deed,
     /// It begins or ends a precautionary freeze.
     pub precaution: bool,
+    /// Who is touched: stands still after it, or did until a thaw.
+    pub hold: Hold,
     /// Objective, by index.
     pub objective: Option<u16>,
     /// Series.
@@ -271,6 +298,7 @@ impl Event {
             precaution: self.precaution,
             evidence: based.then_some(evidence),
             jobs: Vec::new(),
+            jobs_of: 0,
             outcome: journal::Outcome::Pending,
             detail: String::new(),
             duration_ns: 0,
@@ -292,6 +320,7 @@ mod tests {
             cause,
             deed,
             precaution: false,
+            hold: Hold::All,
             objective: Some(0),
             series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
             filesystem: Some(0),

@@ -14,11 +14,13 @@ pub mod config;
 pub mod detector;
 pub mod evaluator;
 pub mod event;
+pub mod jobs;
 pub mod ladder;
 pub mod objective;
 
 pub use config::{Config, ConfigError};
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};
+pub use jobs::{Hold, JobSet};
 pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
 pub use objective::{Level, Objective, SignalState, Verdict};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cgroup.freeze` of beer-jobs.slice: the one knob that works in milliseconds.
+//! `cgroup.freeze` of beer-jobs.slice and of the jobs in it: the one knob that works in milliseconds. A child cannot run
+//! below a frozen parent, so either the slice stands still, or some of its jobs do.
 //!
 //! The kernel answers the write at once and reports `frozen 1` in `cgroup.events` when the last task stands still;
 //! a task in an uninterruptible wait delays that until its I/O returns. So the write and its effect are two times.
@@ -7,8 +8,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use policy::{Hold, JobSet};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+
+use crate::jobs::JobTable;
 
 /// After this long a write without effect is reported as such (DESIGN 4.5: at most 10 s).
 pub const EFFECT_DEADLINE_NS: u64 = 10_000_000_000;
@@ -31,51 +35,50 @@ impl std::fmt::Display for FreezeError {
     }
 }
 
-/// The knob itself; tests record what is done to it.
+/// The knobs themselves; tests record what is done to them.
 pub trait Freezer: Send {
-    /// Asks for frozen or thawed.
+    /// Asks for these to stand still and for all others to run.
     ///
     /// # Errors
     /// The slice is not there, or the kernel refuses.
-    fn write(&mut self, freeze: bool) -> Result<(), FreezeError>;
+    fn write(&mut self, hold: Hold) -> Result<(), FreezeError>;
     /// What was last asked for, by anybody; `None` = no slice.
-    fn asked(&mut self) -> Option<bool>;
-    /// Does everything in it stand still? `None` = no slice.
-    fn frozen(&mut self) -> Option<bool>;
-    /// Becomes ready (`POLLPRI`) when `frozen` may have changed.
+    fn asked(&mut self) -> Option<Hold>;
+    /// Is it so, as far as it was ours to do? `None` = no slice.
+    fn stands(&mut self, hold: Hold) -> Option<bool>;
+    /// Becomes ready (`POLLPRI`) when that may have changed.
     fn changes(&self) -> Option<BorrowedFd<'_>>;
+    /// Jobs have come or gone.
+    fn know(&mut self, jobs: &JobTable);
 }
 
-/// The freezer of one slice in the kernel.
+/// `cgroup.freeze` and `cgroup.events` of one cgroup in the kernel.
 #[derive(Debug)]
-pub struct SliceFreezer {
-    slice: PathBuf,
+struct Knob {
+    cgroup: PathBuf,
     freeze: Option<OwnedFd>,
     events: Option<OwnedFd>,
 }
 
-impl SliceFreezer {
-    /// `slice` is the folder of the cgroup; it may appear later.
-    pub fn new(slice: impl Into<PathBuf>) -> Self {
-        let mut freezer = SliceFreezer { slice: slice.into(), freeze: None, events: None };
-        freezer.open();
-        freezer
-    }
-
-    /// The folder of the cgroup.
-    pub fn slice(&self) -> &Path {
-        &self.slice
+impl Knob {
+    /// The cgroup may appear later.
+    fn new(cgroup: PathBuf) -> Self {
+        let mut knob = Knob { cgroup, freeze: None, events: None };
+        // So that nothing has to be opened when it matters.
+        let _ = knob.open();
+        knob
     }
 
     /// Opens what is not open. Descriptors of a removed cgroup answer `ENODEV` for ever and are dropped then.
-    fn open(&mut self) {
-        let open = |name: &str, flags| rustix::fs::open(self.slice.join(name), flags | OFlags::CLOEXEC, Mode::empty());
+    fn open(&mut self) -> Option<(&OwnedFd, &OwnedFd)> {
+        let open = |name: &str, flags| rustix::fs::open(self.cgroup.join(name), flags | OFlags::CLOEXEC, Mode::empty());
         if self.freeze.is_none() {
             self.freeze = open("cgroup.freeze", OFlags::RDWR).ok();
         }
         if self.events.is_none() {
             self.events = open("cgroup.events", OFlags::RDONLY).ok();
         }
+        Some((self.freeze.as_ref()?, self.events.as_ref()?))
     }
 
     fn close(&mut self) {
@@ -86,8 +89,7 @@ impl SliceFreezer {
     /// Does it on the open descriptors; if they are of a removed cgroup, once more on those of its successor.
     fn twice<T>(&mut self, work: impl Fn(&OwnedFd, &OwnedFd) -> Result<T, Errno>) -> Result<T, FreezeError> {
         for _ in 0..2 {
-            self.open();
-            let (Some(freeze), Some(events)) = (&self.freeze, &self.events) else {
+            let Some((freeze, events)) = self.open() else {
                 self.close();
                 return Err(FreezeError::Missing);
             };
@@ -100,9 +102,7 @@ impl SliceFreezer {
         }
         Err(FreezeError::Missing)
     }
-}
 
-impl Freezer for SliceFreezer {
     fn write(&mut self, freeze: bool) -> Result<(), FreezeError> {
         let text: &[u8] = if freeze { b"1" } else { b"0" };
         self.twice(|knob, _| rustix::io::pwrite(knob, text, 0).map(drop))
@@ -125,17 +125,145 @@ impl Freezer for SliceFreezer {
         let text = text.get(..length)?;
         Some(text.windows(8).any(|window| window == b"frozen 1"))
     }
+}
+
+/// One job's knob.
+#[derive(Debug)]
+struct JobKnob {
+    number: u64,
+    knob: Knob,
+}
+
+/// The freezers of a slice and of the jobs in it.
+#[derive(Debug)]
+pub struct SliceFreezer {
+    slice: Knob,
+    /// By place.
+    jobs: Vec<Option<JobKnob>>,
+    /// Whom we froze, or found frozen when we came. Who stands still otherwise was suspended by somebody else
+    /// (`condor_suspend`, `docker pause`), which is no business of ours.
+    ours: JobSet,
+    /// The jobs have been looked at.
+    known: bool,
+    /// Whose effect is awaited; `None` = the slice's.
+    awaited: Option<usize>,
+}
+
+impl SliceFreezer {
+    /// `slice` is the folder of the cgroup; it may appear later.
+    pub fn new(slice: impl Into<PathBuf>) -> Self {
+        SliceFreezer {
+            slice: Knob::new(slice.into()),
+            jobs: Vec::new(),
+            ours: JobSet::default(),
+            known: false,
+            awaited: None,
+        }
+    }
+
+    /// The folder of the cgroup.
+    pub fn slice(&self) -> &Path {
+        &self.slice.cgroup
+    }
+
+    fn jobs(&mut self) -> impl Iterator<Item = (usize, &mut Knob)> {
+        self.jobs.iter_mut().enumerate().filter_map(|(place, job)| Some((place, &mut job.as_mut()?.knob)))
+    }
+
+    /// Freezes these and thaws those of ours that are not among them. A job that has ended in the meantime is no failure.
+    fn write_jobs(&mut self, set: &JobSet) -> Result<(), FreezeError> {
+        let mut outcome = Ok(());
+        let ours = self.ours;
+        for (place, knob) in self.jobs() {
+            let freeze = set.contains(place);
+            if freeze || ours.contains(place) {
+                match knob.write(freeze) {
+                    Ok(()) | Err(FreezeError::Missing) => {}
+                    error => outcome = error,
+                }
+            }
+        }
+        if outcome.is_ok() {
+            self.ours = *set;
+        }
+        outcome
+    }
+}
+
+impl Freezer for SliceFreezer {
+    fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
+        match hold {
+            // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
+            Hold::All => self.slice.write(true),
+            // First they, then their parent: nobody runs for a moment who is not to.
+            Hold::Jobs(set) => self.write_jobs(&set).and(self.slice.write(false)),
+            Hold::Nobody => self.write_jobs(&JobSet::default()).and(self.slice.write(false)),
+        }
+    }
+
+    fn asked(&mut self) -> Option<Hold> {
+        if self.slice.asked()? {
+            return Some(Hold::All);
+        }
+        let ours = self.ours;
+        let ask = |(place, knob): (usize, &mut Knob)| (ours.contains(place) && knob.asked()?).then_some(place);
+        let set: JobSet = self.jobs().filter_map(ask).collect();
+        Some(if set.is_empty() { Hold::Nobody } else { Hold::Jobs(set) })
+    }
+
+    fn stands(&mut self, hold: Hold) -> Option<bool> {
+        self.awaited = None;
+        let frozen = self.slice.frozen()?;
+        let Hold::Jobs(set) = hold else { return Some(frozen == hold.any()) };
+        if frozen {
+            return Some(false);
+        }
+        let runs = |(place, knob): (usize, &mut Knob)| (set.contains(place) && !knob.frozen()?).then_some(place);
+        let running = self.jobs().find_map(runs);
+        self.awaited = running;
+        Some(self.awaited.is_none())
+    }
 
     fn changes(&self) -> Option<BorrowedFd<'_>> {
-        self.events.as_ref().map(AsFd::as_fd)
+        let knob = match self.awaited {
+            Some(place) => &self.jobs.get(place)?.as_ref()?.knob,
+            None => &self.slice,
+        };
+        knob.events.as_ref().map(AsFd::as_fd)
+    }
+
+    fn know(&mut self, jobs: &JobTable) {
+        let mut living = JobSet::default();
+        for (place, job) in jobs.iter() {
+            living.insert(place);
+            if self.jobs.len() <= place {
+                self.jobs.resize_with(place + 1, || None);
+            }
+            let slot = &mut self.jobs[place];
+            if slot.as_ref().is_none_or(|known| known.number != job.number) {
+                let mut knob = Knob::new(self.slice.cgroup.join(&job.scope));
+                if !self.known && knob.asked() == Some(true) {
+                    self.ours.insert(place);
+                }
+                *slot = Some(JobKnob { number: job.number, knob });
+            }
+        }
+        for (place, slot) in self.jobs.iter_mut().enumerate() {
+            if !living.contains(place) {
+                *slot = None;
+            }
+        }
+        self.ours = self.ours.and(&living);
+        self.known = true;
+        self.awaited = None;
     }
 }
 
 /// What came of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Frozen or thawed.
-    pub freeze: bool,
+    /// Who was to stand still.
+    pub hold: Hold,
     /// When it was decided (CLOCK_MONOTONIC).
     pub decided_ns: u64,
     /// When the write had returned.
@@ -149,7 +277,7 @@ pub struct Effect {
 /// Keeps the slice as it is wanted.
 pub struct FreezeActuator<F> {
     freezer: F,
-    applied: bool,
+    applied: Hold,
     pending: Option<Effect>,
     /// The last write failed like this; it is tried again at every tick, but told once.
     failed: Option<FreezeError>,
@@ -158,28 +286,28 @@ pub struct FreezeActuator<F> {
 impl<F: Freezer> FreezeActuator<F> {
     /// Takes over what is there: [`Self::applied`] then tells whether batch was found frozen.
     pub fn new(mut freezer: F) -> Self {
-        let applied = freezer.asked().unwrap_or(false);
+        let applied = freezer.asked().unwrap_or_default();
         FreezeActuator { freezer, applied, pending: None, failed: None }
     }
 
-    /// Is batch frozen, as far as was asked for?
-    pub fn applied(&self) -> bool {
+    /// Who stands still, as far as was asked for.
+    pub fn applied(&self) -> Hold {
         self.applied
     }
 
     /// The change that is needed, if any.
-    pub fn plan(&self, want: bool) -> Option<bool> {
+    pub fn plan(&self, want: Hold) -> Option<Hold> {
         (want != self.applied).then_some(want)
     }
 
     /// Makes the change. An effect that is complete already is returned at once.
-    pub fn apply(&mut self, freeze: bool, decided_ns: u64, now: impl Fn() -> u64) -> Option<Effect> {
-        let written = self.freezer.write(freeze);
+    pub fn apply(&mut self, hold: Hold, decided_ns: u64, now: impl Fn() -> u64) -> Option<Effect> {
+        let written = self.freezer.write(hold);
         let written_ns = now();
-        let mut effect = Effect { freeze, decided_ns, written_ns, ended_ns: written_ns, seen: Ok(false) };
+        let mut effect = Effect { hold, decided_ns, written_ns, ended_ns: written_ns, seen: Ok(false) };
         match written {
             Ok(()) => {
-                self.applied = freeze;
+                self.applied = hold;
                 self.failed = None;
                 self.pending = Some(effect);
                 self.read_back(written_ns)
@@ -197,11 +325,11 @@ impl<F: Freezer> FreezeActuator<F> {
     pub fn read_back(&mut self, now_ns: u64) -> Option<Effect> {
         let mut effect = self.pending?;
         effect.ended_ns = now_ns;
-        match self.freezer.frozen() {
-            Some(frozen) if frozen == effect.freeze => effect.seen = Ok(true),
+        match self.freezer.stands(effect.hold) {
+            Some(true) => effect.seen = Ok(true),
             None => effect.seen = Err(FreezeError::Missing),
-            Some(_) if now_ns.saturating_sub(effect.written_ns) >= EFFECT_DEADLINE_NS => {}
-            Some(_) => return None,
+            Some(false) if now_ns.saturating_sub(effect.written_ns) >= EFFECT_DEADLINE_NS => {}
+            Some(false) => return None,
         }
         self.pending = None;
         Some(effect)
@@ -221,10 +349,20 @@ impl<F: Freezer> FreezeActuator<F> {
         Some(if drift { Drift::Changed } else { Drift::None })
     }
 
+    /// Jobs have come or gone; to who has gone nothing more can be done.
+    pub fn know(&mut self, jobs: &JobTable) {
+        self.freezer.know(jobs);
+        let living = jobs.living();
+        self.applied = self.applied.of_living(&living);
+        if let Some(effect) = &mut self.pending {
+            effect.hold = effect.hold.of_living(&living);
+        }
+    }
+
     /// Thaws, when the guard ends on purpose.
     pub fn undo(&mut self, now: impl Fn() -> u64) -> Option<Effect> {
         let decided_ns = now();
-        self.plan(false).and_then(|thaw| self.apply(thaw, decided_ns, now))
+        self.plan(Hold::Nobody).and_then(|thaw| self.apply(thaw, decided_ns, now))
     }
 }
 
@@ -246,11 +384,11 @@ pub(crate) mod testing {
     #[derive(Debug, Default)]
     pub struct Recording {
         /// Every write.
-        pub writes: Vec<bool>,
+        pub writes: Vec<Hold>,
         /// What the kernel says was asked for.
-        pub asked: bool,
+        pub asked: Hold,
         /// What the kernel says is so.
-        pub frozen: bool,
+        pub frozen: Hold,
         /// The effect does not follow the write by itself.
         pub slow: bool,
         /// Writes fail like this.
@@ -264,32 +402,33 @@ pub(crate) mod testing {
     pub struct RecordingFreezer(pub Arc<Mutex<Recording>>);
 
     impl Freezer for RecordingFreezer {
-        fn write(&mut self, freeze: bool) -> Result<(), FreezeError> {
+        fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
             let mut recording = self.0.lock().unwrap();
-            recording.writes.push(freeze);
+            recording.writes.push(hold);
             if recording.missing {
                 return Err(FreezeError::Missing);
             }
             if let Some(error) = recording.error {
                 return Err(error);
             }
-            recording.asked = freeze;
+            recording.asked = hold;
             if !recording.slow {
-                recording.frozen = freeze;
+                recording.frozen = hold;
             }
             Ok(())
         }
-        fn asked(&mut self) -> Option<bool> {
+        fn asked(&mut self) -> Option<Hold> {
             let recording = self.0.lock().unwrap();
             (!recording.missing).then_some(recording.asked)
         }
-        fn frozen(&mut self) -> Option<bool> {
+        fn stands(&mut self, hold: Hold) -> Option<bool> {
             let recording = self.0.lock().unwrap();
-            (!recording.missing).then_some(recording.frozen)
+            (!recording.missing).then_some(recording.frozen == hold)
         }
         fn changes(&self) -> Option<BorrowedFd<'_>> {
             None
         }
+        fn know(&mut self, _jobs: &JobTable) {}
     }
 }
 
@@ -302,13 +441,13 @@ mod tests {
     fn writes_only_what_differs_and_sees_the_effect() {
         let knob = RecordingFreezer::default();
         let mut actuator = FreezeActuator::new(knob.clone());
-        assert_eq!(actuator.plan(false), None);
-        assert_eq!(actuator.plan(true), Some(true));
-        let effect = actuator.apply(true, 5, || 7).unwrap();
-        let expected = Effect { freeze: true, decided_ns: 5, written_ns: 7, ended_ns: 7, seen: Ok(true) };
+        assert_eq!(actuator.plan(Hold::Nobody), None);
+        assert_eq!(actuator.plan(Hold::All), Some(Hold::All));
+        let effect = actuator.apply(Hold::All, 5, || 7).unwrap();
+        let expected = Effect { hold: Hold::All, decided_ns: 5, written_ns: 7, ended_ns: 7, seen: Ok(true) };
         assert_eq!(effect, expected);
-        assert_eq!(actuator.plan(true), None);
-        assert_eq!(knob.0.lock().unwrap().writes, [true]);
+        assert_eq!(actuator.plan(Hold::All), None);
+        assert_eq!(knob.0.lock().unwrap().writes, [Hold::All]);
     }
 
     #[test]
@@ -316,13 +455,13 @@ mod tests {
         let knob = RecordingFreezer::default();
         knob.0.lock().unwrap().slow = true;
         let mut actuator = FreezeActuator::new(knob.clone());
-        assert_eq!(actuator.apply(true, 0, || 1), None);
+        assert_eq!(actuator.apply(Hold::All, 0, || 1), None);
         assert_eq!(actuator.read_back(400_000_000), None);
-        knob.0.lock().unwrap().frozen = true;
+        knob.0.lock().unwrap().frozen = Hold::All;
         assert_eq!(actuator.read_back(500_000_000).unwrap().seen, Ok(true));
         assert_eq!(actuator.read_back(600_000_000), None, "told once");
 
-        assert_eq!(actuator.apply(false, 0, || 1), None);
+        assert_eq!(actuator.apply(Hold::Nobody, 0, || 1), None);
         assert_eq!(actuator.read_back(EFFECT_DEADLINE_NS), None);
         assert_eq!(actuator.read_back(EFFECT_DEADLINE_NS + 1).unwrap().seen, Ok(false));
     }
@@ -332,25 +471,25 @@ mod tests {
         let knob = RecordingFreezer::default();
         knob.0.lock().unwrap().error = Some(FreezeError::Refused(Errno::BUSY));
         let mut actuator = FreezeActuator::new(knob.clone());
-        assert_eq!(actuator.apply(true, 0, || 1).unwrap().seen, Err(FreezeError::Refused(Errno::BUSY)));
-        assert_eq!(actuator.plan(true), Some(true));
-        assert_eq!(actuator.apply(true, 0, || 1), None);
+        assert_eq!(actuator.apply(Hold::All, 0, || 1).unwrap().seen, Err(FreezeError::Refused(Errno::BUSY)));
+        assert_eq!(actuator.plan(Hold::All), Some(Hold::All));
+        assert_eq!(actuator.apply(Hold::All, 0, || 1), None);
         knob.0.lock().unwrap().error = None;
-        assert_eq!(actuator.apply(true, 0, || 1).unwrap().seen, Ok(true));
+        assert_eq!(actuator.apply(Hold::All, 0, || 1).unwrap().seen, Ok(true));
         assert_eq!(knob.0.lock().unwrap().writes.len(), 3);
     }
 
     #[test]
     fn adopts_inspects_and_undoes() {
         let knob = RecordingFreezer::default();
-        knob.0.lock().unwrap().asked = true;
+        knob.0.lock().unwrap().asked = Hold::All;
         let mut actuator = FreezeActuator::new(knob.clone());
-        assert!(actuator.applied());
+        assert_eq!(actuator.applied(), Hold::All);
         assert_eq!(actuator.inspect(), Some(Drift::None));
-        knob.0.lock().unwrap().asked = false;
+        knob.0.lock().unwrap().asked = Hold::Nobody;
         assert_eq!(actuator.inspect(), Some(Drift::Changed));
-        assert_eq!(actuator.plan(true), Some(true), "put right at the next tick");
-        actuator.apply(true, 0, || 1);
+        assert_eq!(actuator.plan(Hold::All), Some(Hold::All), "put right at the next tick");
+        actuator.apply(Hold::All, 0, || 1);
         assert_eq!(actuator.undo(|| 2).unwrap().seen, Ok(true));
         assert_eq!(actuator.undo(|| 2), None);
         knob.0.lock().unwrap().missing = true;
@@ -360,7 +499,7 @@ mod tests {
     #[test]
     fn a_slice_that_is_not_there() {
         let mut freezer = SliceFreezer::new("/nowhere/beer-jobs.slice");
-        assert_eq!(freezer.write(true), Err(FreezeError::Missing));
-        assert_eq!((freezer.asked(), freezer.frozen()), (None, None));
+        assert_eq!(freezer.write(Hold::All), Err(FreezeError::Missing));
+        assert_eq!((freezer.asked(), freezer.stands(Hold::All)), (None, None));
     }
 }

@@ -6,4 +6,4 @@ pub mod freeze;
 pub mod shaping;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
-pub use shaping::ShapingActuator;
+pub use shaping::{Held, ShapingActuator};

@@ -14,6 +14,18 @@ const LEASE_NS: u64 = 10_000_000_000;
 /// After a failure it is tried again at this pace, so that a full /run is not written to at every tick.
 const AGAIN_NS: u64 = 1_000_000_000;
 
+/// What batch may not do through the storage daemons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Held {
+    /// It may do everything.
+    #[default]
+    Nothing,
+    /// Nothing on the filesystem of this device.
+    Device((u32, u32)),
+    /// Nothing at all.
+    Everything,
+}
+
 /// Keeps the segment as it is wanted. It lies below /run, so a write waits for no disk. A segment that cannot be written
 /// never keeps the guard from its first knob, the freezer.
 pub struct ShapingActuator {
@@ -22,7 +34,7 @@ pub struct ShapingActuator {
     buffer: [u8; SHAPING_BYTES],
     sequence: u64,
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
-    written: Option<bool>,
+    written: Option<Held>,
     lease_until_ns: u64,
     fault: Option<Errno>,
     again_ns: u64,
@@ -53,7 +65,7 @@ impl ShapingActuator {
 
     /// Is batch held, as far as was written?
     pub fn held(&self) -> bool {
-        self.written == Some(true)
+        self.written.is_some_and(|held| held != Held::Nothing)
     }
 
     /// Why the last write failed.
@@ -62,8 +74,8 @@ impl ShapingActuator {
     }
 
     /// To be called at every tick: writes when `hold` changes, and renews the lease at half of it.
-    pub fn keep(&mut self, hold: bool, now_ns: u64) {
-        let good = self.written == Some(hold) && (!hold || now_ns + LEASE_NS / 2 < self.lease_until_ns);
+    pub fn keep(&mut self, hold: Held, now_ns: u64) {
+        let good = self.written == Some(hold) && (hold == Held::Nothing || now_ns + LEASE_NS / 2 < self.lease_until_ns);
         if good || (self.fault.is_some() && now_ns < self.again_ns) {
             return;
         }
@@ -76,19 +88,23 @@ impl ShapingActuator {
         }
     }
 
-    fn write(&mut self, hold: bool, now_ns: u64) -> Result<(), Errno> {
+    fn write(&mut self, hold: Held, now_ns: u64) -> Result<(), Errno> {
         let fd = match self.fd.take().filter(in_its_place) {
             Some(fd) => fd,
             None => open(&self.path)?,
         };
         // From the clock at first: a later guard's numbers are none of an earlier one's.
         self.sequence = if self.sequence == 0 { now_ns } else { self.sequence + 1 };
-        self.lease_until_ns = if hold { now_ns + LEASE_NS } else { 0 };
+        self.lease_until_ns = if hold == Held::Nothing { 0 } else { now_ns + LEASE_NS };
+        let device = match hold {
+            Held::Device(device) => device,
+            _ => Allowance::HELD.device,
+        };
         let shaping = Shaping {
             sequence: self.sequence,
             lease_until_ns: self.lease_until_ns,
             pid: std::process::id(),
-            allowances: if hold { &[Allowance::HELD] } else { &[] },
+            allowances: if hold == Held::Nothing { &[] } else { &[Allowance { device, ..Allowance::HELD }] },
         };
         let bytes = shaping.encode(&mut self.buffer);
         let written = rustix::io::pwrite(&fd, bytes, 0)?;
@@ -130,28 +146,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
         let start = 1000 * SECOND_NS;
-        actuator.keep(true, start);
+        actuator.keep(Held::Everything, start);
         assert!(actuator.held());
         assert_eq!(lease(folder.path()), start + LEASE_NS);
-        actuator.keep(true, start + 4 * SECOND_NS);
+        actuator.keep(Held::Everything, start + 4 * SECOND_NS);
         assert_eq!(lease(folder.path()), start + LEASE_NS, "not at every tick");
-        actuator.keep(true, start + 5 * SECOND_NS);
+        actuator.keep(Held::Everything, start + 5 * SECOND_NS);
         assert_eq!(lease(folder.path()), start + 5 * SECOND_NS + LEASE_NS);
-        actuator.keep(false, start + 6 * SECOND_NS);
+        actuator.keep(Held::Nothing, start + 6 * SECOND_NS);
         assert_eq!((actuator.held(), lease(folder.path())), (false, 0));
         let written = actuator.sequence;
         assert_eq!(written, start + 2, "three writes");
-        actuator.keep(false, start + 600 * SECOND_NS);
+        actuator.keep(Held::Nothing, start + 600 * SECOND_NS);
         assert_eq!(actuator.sequence, written);
     }
 
     #[test]
     fn what_an_earlier_guard_left_is_lifted_at_the_first_tick() {
         let folder = tempfile::tempdir().unwrap();
-        ShapingActuator::new(folder.path()).keep(true, SECOND_NS);
+        ShapingActuator::new(folder.path()).keep(Held::Everything, SECOND_NS);
         let mut next = ShapingActuator::new(folder.path());
         assert_ne!(lease(folder.path()), 0, "nothing was decided yet");
-        next.keep(false, 2 * SECOND_NS);
+        next.keep(Held::Nothing, 2 * SECOND_NS);
         assert_eq!(lease(folder.path()), 0);
     }
 
@@ -159,9 +175,9 @@ mod tests {
     fn a_file_that_was_removed_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
-        actuator.keep(true, SECOND_NS);
+        actuator.keep(Held::Everything, SECOND_NS);
         std::fs::remove_file(actuator.path()).unwrap();
-        actuator.keep(true, 6 * SECOND_NS);
+        actuator.keep(Held::Everything, 6 * SECOND_NS);
         assert_eq!(lease(folder.path()), 6 * SECOND_NS + LEASE_NS);
     }
 
@@ -170,13 +186,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("control");
         let mut actuator = ShapingActuator::new(&place);
-        actuator.keep(true, SECOND_NS);
+        actuator.keep(Held::Everything, SECOND_NS);
         assert_eq!((actuator.held(), actuator.fault()), (false, Some(Errno::NOENT)));
         std::fs::create_dir(&place).unwrap();
-        actuator.keep(true, SECOND_NS + SECOND_NS / 2);
+        actuator.keep(Held::Everything, SECOND_NS + SECOND_NS / 2);
         assert!(!actuator.held());
-        actuator.keep(true, 2 * SECOND_NS);
+        actuator.keep(Held::Everything, 2 * SECOND_NS);
         assert_eq!((actuator.held(), actuator.fault()), (true, None));
+    }
+
+    #[test]
+    fn one_filesystem_alone_is_held_by_its_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        let record = || {
+            let bytes = std::fs::read(folder.path().join(ShapingActuator::NAME)).unwrap();
+            let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+            (number(12), number(64), number(68))
+        };
+        actuator.keep(Held::Everything, SECOND_NS);
+        assert_eq!(record(), (1, Allowance::EVERY, Allowance::EVERY));
+        actuator.keep(Held::Device((8, 16)), SECOND_NS + 1);
+        assert_eq!((record(), actuator.held()), ((1, 8, 16), true));
+        actuator.keep(Held::Nothing, SECOND_NS + 2);
+        assert_eq!(record().0, 0);
     }
 
     #[test]
@@ -184,7 +217,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join(ShapingActuator::NAME)).unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
-        actuator.keep(true, SECOND_NS);
+        actuator.keep(Held::Everything, SECOND_NS);
         assert_eq!(actuator.fault(), Some(Errno::LOOP));
         assert!(!folder.path().join("elsewhere").exists());
     }

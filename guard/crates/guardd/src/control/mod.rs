@@ -15,10 +15,10 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
-use policy::{Actions, Config, Inputs, Ladder, Level};
+use policy::{Actions, Config, Hold, Inputs, Ladder, Level};
 
 use crate::actuators::freeze::{Drift, Effect};
-use crate::actuators::{FreezeActuator, Freezer, ShapingActuator};
+use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{Shared, SignalHealth};
@@ -53,6 +53,7 @@ pub struct ControlLoop<F: Freezer> {
     slow_due_ns: u64,
     published: Option<(NodeState, bool)>,
     names_version: u64,
+    jobs_version: u64,
 }
 
 /// What the loop itself counts.
@@ -87,17 +88,20 @@ pub struct Parts<F> {
 impl<F: Freezer> ControlLoop<F> {
     /// Takes over the node as it is: what is found frozen stays frozen until the ladder thaws it.
     pub fn new(parts: Parts<F>) -> Self {
-        let Parts { config, clock, shared, outbox, signals, freezer, shaping, state_file } = parts;
+        let Parts { config, clock, shared, outbox, signals, mut freezer, shaping, state_file } = parts;
         let now_ns = clock.monotonic_ns();
+        let mut board = Board::new(&config);
+        board.jobs.look(true);
+        freezer.know(&board.jobs);
         let freezer = FreezeActuator::new(freezer);
         let ladder = config.ladder.clone();
-        let ladder = if freezer.applied() { Ladder::adopt(ladder, now_ns) } else { Ladder::new(ladder, now_ns) };
+        let ladder = if freezer.applied().any() { Ladder::adopt(ladder, now_ns) } else { Ladder::new(ladder, now_ns) };
         let slot = |signal: Box<dyn Signal>| {
             let health = SignalHealth { name: signal.name(), reading: Reading::Absent, value_ns: 0, took_ns: 0 };
             Slot { signal, read_ns: None, health }
         };
         ControlLoop {
-            board: Board::new(&config),
+            board,
             node: Node::new(&config),
             signals: signals.into_iter().map(slot).collect(),
             times: LoopTimes::new(config.control_loop.tick_ns),
@@ -105,6 +109,7 @@ impl<F: Freezer> ControlLoop<F> {
             slow_due_ns: 0,
             published: None,
             names_version: u64::MAX,
+            jobs_version: u64::MAX,
             config,
             clock,
             shared,
@@ -138,6 +143,7 @@ impl<F: Freezer> ControlLoop<F> {
         }
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);
+        self.follow_jobs();
         self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
         self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
         let inputs = Inputs {
@@ -145,7 +151,9 @@ impl<F: Freezer> ControlLoop<F> {
             filesystems: self.board.evaluator.filesystems(),
             batch_share: &self.board.batch_share,
             batch_share_now: &self.board.batch_share_now,
-            jobs: self.node.jobs(),
+            guilty: &self.board.guilty,
+            jobs: self.node.jobs(&self.board.jobs),
+            living: self.board.jobs.living(),
             self_check: self.node.slice_present(),
             drained: false,
         };
@@ -205,16 +213,40 @@ impl<F: Freezer> ControlLoop<F> {
     /// that (or the effect of an earlier one) can be seen by now.
     fn act(&mut self, actions: &Actions, now_ns: u64) -> (bool, Option<Effect>) {
         let clock = &self.clock;
-        let outcome = match self.freezer.plan(actions.freeze) {
-            Some(freeze) => (true, self.freezer.apply(freeze, now_ns, || clock.monotonic_ns())),
+        let hold = actions.hold.of_living(&self.board.jobs.living());
+        let outcome = match self.freezer.plan(hold) {
+            Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),
         };
         let fault = self.shaping.fault();
-        self.shaping.keep(actions.freeze, now_ns);
+        self.board.held = self.freezer.applied().any() || actions.hold.any();
+        self.shaping.keep(self.held(actions), now_ns);
         if self.shaping.fault() != fault {
             self.send(Message::Shaping { fault: self.shaping.fault() });
         }
         outcome
+    }
+
+    /// What the guilty made slow batch shall leave alone in the storage daemons too: whose requests they are is not known there.
+    fn held(&self, actions: &Actions) -> Held {
+        let device = |filesystem: u16| {
+            let filesystem = self.board.filesystems.get(usize::from(filesystem))?;
+            Some(Held::Device((filesystem.major, filesystem.minor)))
+        };
+        match actions.hold {
+            Hold::Nobody => Held::Nothing,
+            Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
+            Hold::All => Held::Everything,
+        }
+    }
+
+    /// Who has come or gone: the knobs and the reporter are to know.
+    fn follow_jobs(&mut self) {
+        if self.jobs_version != self.board.jobs.version() {
+            self.jobs_version = self.board.jobs.version();
+            self.freezer.know(&self.board.jobs);
+            self.send(Message::Jobs(self.board.jobs.names()));
+        }
     }
 
     fn report(&self, effect: Option<Effect>) {
@@ -233,7 +265,7 @@ impl<F: Freezer> ControlLoop<F> {
     fn account(&mut self, actions: &Actions, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.totals.tick_ns);
         self.totals.tick_ns = now_ns;
-        match (self.freezer.applied(), actions.precaution) {
+        match (self.freezer.applied().any(), actions.precaution) {
             (true, true) => self.totals.precaution_ns += elapsed,
             (true, false) => self.totals.frozen_ns += elapsed,
             (false, _) => {}
@@ -267,8 +299,13 @@ impl<F: Freezer> ControlLoop<F> {
         view.at_ns = now_ns;
         (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, actions.admit);
         (view.reason, view.quarantined) = (actions.reason, actions.quarantined);
-        (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs());
-        (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied());
+        (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs(&self.board.jobs));
+        view.held_jobs = match self.freezer.applied() {
+            Hold::Nobody => 0,
+            Hold::Jobs(set) => set.len() as u32,
+            Hold::All => view.jobs.unwrap_or_default(),
+        };
+        (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
@@ -305,7 +342,7 @@ impl<F: Freezer> ControlLoop<F> {
         self.send(Message::Stopping);
         let clock = &self.clock;
         let effect = self.freezer.undo(|| clock.monotonic_ns());
-        self.shaping.keep(false, clock.monotonic_ns());
+        self.shaping.keep(Held::Nothing, clock.monotonic_ns());
         self.report(effect);
         self.state_file.write(&StateLine {
             state: NodeState::Closed,

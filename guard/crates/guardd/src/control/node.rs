@@ -4,6 +4,8 @@
 use kernfs::cgroup::Cgroup;
 use policy::Config;
 
+use crate::jobs::JobTable;
+
 /// The cgroups of batch.
 pub struct Node {
     batch: Cgroup,
@@ -11,7 +13,7 @@ pub struct Node {
     limits: policy::config::Capacity,
     looked: bool,
     present: bool,
-    count: Option<u32>,
+    populated: Option<bool>,
     offer: (u32, u64),
 }
 
@@ -25,7 +27,7 @@ impl Node {
             limits: config.capacity.clone(),
             looked: false,
             present: false,
-            count: None,
+            populated: None,
             offer: (0, 0),
         }
     }
@@ -34,13 +36,7 @@ impl Node {
     pub fn look(&mut self, present: bool) {
         self.looked = true;
         self.present = present;
-        // What cannot be read is unknown: the ladder then takes it that there are jobs, and a limit is none.
-        self.count = match self.jobs.events().ok().flatten() {
-            Some(events) if !events.populated => Some(0),
-            // One cgroup for each container; tasks without a cgroup of their own are one job all together.
-            Some(_) => self.jobs.descendants().ok().flatten().map(|count| count.max(1)),
-            None => None,
-        };
+        self.populated = self.jobs.events().ok().flatten().map(|events| events.populated);
         let allowed = self.batch.cpu_count().ok().flatten();
         let cores = match (allowed, self.limits.cores) {
             (Some(allowed), Some(most)) => allowed.min(most),
@@ -65,9 +61,10 @@ impl Node {
         self.present
     }
 
-    /// Jobs in it, where known.
-    pub fn jobs(&self) -> Option<u32> {
-        self.count
+    /// Jobs in it, where known; what is not known the ladder takes for some. Tasks without a cgroup of their own are one job all
+    /// together, and containers of which nothing runs are none.
+    pub fn jobs(&self, table: &JobTable) -> Option<u32> {
+        self.populated.map(|populated| if populated { table.count().max(1) } else { 0 })
     }
 
     /// Cores, and memory in MiB, that may be offered when batch is admitted.

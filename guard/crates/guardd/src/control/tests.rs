@@ -48,7 +48,6 @@ impl Rig {
         std::fs::create_dir(path("jobs.slice")).unwrap();
         for (file, text) in [
             ("cgroup.events", "populated 1\nfrozen 0\n"),
-            ("cgroup.stat", "nr_descendants 1\n"),
             ("cpuset.cpus.effective", "0-3\n"),
             ("memory.max", "2147483648\n"),
         ] {
@@ -111,7 +110,7 @@ impl Rig {
         std::fs::read_to_string(self.folders.path().join("state")).unwrap()
     }
 
-    fn writes(&self) -> Vec<bool> {
+    fn writes(&self) -> Vec<Hold> {
         lock(&self.knob.0).writes.clone()
     }
 
@@ -138,7 +137,7 @@ fn frozen_rig() -> Rig {
 #[test]
 fn a_stuck_request_freezes_once_and_the_decision_is_told_before_its_effect() {
     let rig = frozen_rig();
-    assert_eq!(rig.writes(), [true]);
+    assert_eq!(rig.writes(), [Hold::All]);
     let messages = rig.messages();
     let decision = messages
         .iter()
@@ -169,9 +168,9 @@ fn capacity_is_offered_only_while_jobs_may_start() {
 #[test]
 fn what_somebody_else_thaws_is_frozen_again_within_a_second() {
     let mut rig = frozen_rig();
-    lock(&rig.knob.0).asked = false;
+    lock(&rig.knob.0).asked = Hold::Nobody;
     rig.pass(SECOND_NS + TICK_NS);
-    assert_eq!(rig.writes(), [true, true]);
+    assert_eq!(rig.writes(), [Hold::All, Hold::All]);
     assert_eq!(rig.control.totals.drifts, 1);
 }
 
@@ -211,7 +210,7 @@ fn without_its_slice_the_node_is_closed_and_with_it_open_again() {
 fn an_end_on_purpose_thaws_and_closes() {
     let mut rig = frozen_rig();
     rig.control.run(&AtomicBool::new(true));
-    assert_eq!(rig.writes(), [true, false]);
+    assert_eq!(rig.writes(), [Hold::All, Hold::Nobody]);
     assert!(!rig.control.shaping.held());
     assert!(rig.state().contains("state=closed admit=0") && rig.state().contains("reason=guard_stopped"));
 }
@@ -228,7 +227,7 @@ fn a_reader_of_the_view_and_a_full_channel_hold_nothing_up() {
     }
     rig.hang(true);
     rig.pass(3 * SECOND_NS);
-    assert_eq!(rig.writes(), [true]);
+    assert_eq!(rig.writes(), [Hold::All]);
     assert!(shared.dropped.load(Ordering::Relaxed) > 0);
     drop(held);
 }

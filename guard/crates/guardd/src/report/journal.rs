@@ -176,6 +176,7 @@ mod tests {
             precaution: false,
             evidence: None,
             jobs: Vec::new(),
+            jobs_of: 0,
             outcome: Outcome::Done,
             detail: String::new(),
             duration_ns: 5,

@@ -15,8 +15,7 @@ use std::time::Duration;
 
 use intf::journal::{Job, Outcome, Record};
 use intf::state::NodeState;
-use kernfs::cgroup::Cgroup;
-use policy::{Config, Deed, Event, Names};
+use policy::{Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
@@ -38,6 +37,8 @@ const RECENT: usize = 8;
 pub enum Message {
     /// Names behind the indices of the events that follow.
     Names(Arc<Names>),
+    /// Names of the jobs, by place.
+    Jobs(Arc<[Option<Box<str>>]>),
     /// A decision; `written` = the knob was written for it in the same tick, so an effect will follow.
     Decision {
         /// What was decided.
@@ -78,7 +79,8 @@ pub struct Reporter {
     passwd: PathBuf,
     segment: PathBuf,
     control: PathBuf,
-    jobs: Cgroup,
+    slice: PathBuf,
+    jobs: Arc<[Option<Box<str>>]>,
     journal: JournalFile,
     log: Log,
     names: Arc<Names>,
@@ -92,7 +94,8 @@ impl Reporter {
     /// Touches nothing yet.
     pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>, owner: Owner) -> Self {
         Reporter {
-            jobs: Cgroup::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+            slice: config.paths.cgroup.join(&config.paths.jobs_slice),
+            jobs: Arc::default(),
             segment: config.latency.segment.clone(),
             control: config.paths.control.clone(),
             journal: JournalFile::new(&config.journal),
@@ -130,6 +133,7 @@ impl Reporter {
                 (*lock(&self.shared.names)).clone_from(&names);
                 self.names = names;
             }
+            Message::Jobs(jobs) => self.jobs = jobs,
             Message::Decision { event, written } => self.decision(&event, written),
             Message::Effect(effect) => self.effect(&effect),
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
@@ -142,11 +146,14 @@ impl Reporter {
     fn decision(&mut self, event: &Event, written: bool) {
         self.state = event.to;
         let mut record = event.record(&self.names, self.realtime_of(event.at_ns));
-        if !matches!(event.deed, Deed::Freeze | Deed::Thaw) {
+        record.jobs = self.job_scopes(event.hold);
+        if !record.jobs.is_empty() {
+            record.jobs_of = self.jobs.iter().flatten().count() as u32;
+        }
+        if !matches!(event.deed, Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Thaw) {
             record.outcome = Outcome::Done;
             return self.write(record);
         }
-        record.jobs = self.job_scopes();
         if !written {
             record.outcome = Outcome::Done;
             record.detail = "it was so already".into();
@@ -168,7 +175,7 @@ impl Reporter {
         (record.outcome, record.detail) = match &effect.seen {
             Ok(true) => (Outcome::Done, format!("cgroup.freeze written within {written_us} us")),
             Ok(false) => (Outcome::Failed, format!("no effect within {} s", EFFECT_DEADLINE_NS / 1_000_000_000)),
-            Err(error) => (Outcome::Failed, format!("{}: {error}", self.jobs.path().display())),
+            Err(error) => (Outcome::Failed, format!("{}: {error}", self.slice.display())),
         };
         if record.outcome == Outcome::Failed {
             self.log.warning(&record.detail);
@@ -186,10 +193,11 @@ impl Reporter {
             to,
             // In words of their own: the ladder had no part in it.
             cause: if self.stopping { "the_guard_stops" } else { "somebody_else_had_changed_it" }.into(),
-            action: if effect.freeze { "freeze" } else { "thaw" }.into(),
+            action: if effect.hold.any() { "freeze" } else { "thaw" }.into(),
             precaution: false,
             evidence: None,
-            jobs: self.job_scopes(),
+            jobs: self.job_scopes(if effect.hold.any() { effect.hold } else { Hold::All }),
+            jobs_of: 0,
             outcome: Outcome::Pending,
             detail: String::new(),
             duration_ns: 0,
@@ -235,7 +243,7 @@ impl Reporter {
     }
 
     fn slice(&mut self, present: bool) {
-        let path = self.jobs.path().display();
+        let path = self.slice.display();
         if present {
             self.log.notice(&format!("{path}: guarding the jobs in it"));
         } else {
@@ -269,9 +277,17 @@ impl Reporter {
         }
     }
 
-    fn job_scopes(&self) -> Vec<Job> {
-        let scopes = self.jobs.scopes().ok().flatten().unwrap_or_default();
-        scopes.into_iter().map(|scope| Job { scope, slot: String::new() }).collect()
+    fn job_scopes(&self, hold: Hold) -> Vec<Job> {
+        let touched = |place: usize| match hold {
+            Hold::Nobody => false,
+            Hold::Jobs(set) => set.contains(place),
+            Hold::All => true,
+        };
+        let named = self.jobs.iter().enumerate().filter_map(|(place, name)| Some((place, name.as_ref()?)));
+        named
+            .filter(|(place, _)| touched(*place))
+            .map(|(_, scope)| Job { scope: scope.to_string(), slot: String::new() })
+            .collect()
     }
 
     fn realtime_of(&self, monotonic_ns: u64) -> u64 {

@@ -30,7 +30,6 @@ impl Rig {
     fn new() -> Self {
         let folders = tempfile::tempdir().unwrap();
         let path = |name: &str| folders.path().join(name);
-        std::fs::create_dir_all(path("jobs.slice/docker-0a.scope")).unwrap();
         std::fs::create_dir(path("journal")).unwrap();
         let root = folders.path().display();
         let text = format!(
@@ -64,6 +63,7 @@ fn event(at_ns: u64, deed: Deed) -> Event {
         cause: Cause::StrongEvidence,
         deed,
         precaution: false,
+        hold: Hold::All,
         objective: None,
         series: None,
         filesystem: None,
@@ -72,9 +72,17 @@ fn event(at_ns: u64, deed: Deed) -> Event {
     }
 }
 
+fn jobs(names: &[Option<&str>]) -> Message {
+    Message::Jobs(names.iter().map(|name| name.map(Into::into)).collect())
+}
+
+fn scopes(record: &Record) -> Vec<&str> {
+    record.jobs.iter().map(|job| job.scope.as_str()).collect()
+}
+
 fn effect(decided_ns: u64, seen: Result<bool, FreezeError>) -> Message {
     Message::Effect(Effect {
-        freeze: true,
+        hold: Hold::All,
         decided_ns,
         written_ns: decided_ns + 40_000,
         ended_ns: decided_ns + 3_000_000,
@@ -85,6 +93,7 @@ fn effect(decided_ns: u64, seen: Result<bool, FreezeError>) -> Message {
 #[test]
 fn a_freeze_waits_for_its_effect_and_names_the_jobs() {
     let messages = vec![
+        jobs(&[Some("docker-0a.scope"), None, Some("docker-0b.scope")]),
         Message::Decision { event: event(1, Deed::Freeze), written: true },
         Message::Decision { event: event(2, Deed::Close), written: false },
         effect(1, Ok(true)),
@@ -93,10 +102,24 @@ fn a_freeze_waits_for_its_effect_and_names_the_jobs() {
     let [closed, frozen] = &journal[..] else { panic!("{journal:?}") };
     assert_eq!((closed.action.as_str(), closed.outcome), ("close", Outcome::Done));
     assert_eq!((frozen.action.as_str(), frozen.outcome, frozen.duration_ns), ("freeze", Outcome::Done, 3_000_000));
-    assert_eq!(frozen.jobs, [Job { scope: "docker-0a.scope".into(), slot: String::new() }]);
+    assert_eq!((scopes(frozen), frozen.jobs_of), (vec!["docker-0a.scope", "docker-0b.scope"], 2));
     assert!(frozen.detail.contains("within 40 us"), "{}", frozen.detail);
     assert_eq!(lock(&shared.actions).len(), 2);
     assert_eq!(lock(&shared.recent).len(), 2);
+}
+
+#[test]
+fn of_the_guilty_alone_only_they_are_named() {
+    let hold = Hold::Jobs([2].into_iter().collect());
+    let messages = vec![
+        jobs(&[Some("docker-0a.scope"), None, Some("docker-0b.scope")]),
+        Message::Decision { event: Event { hold, cause: Cause::Guilty, ..event(1, Deed::Narrow) }, written: true },
+        effect(1, Ok(true)),
+    ];
+    let (journal, _) = Rig::new().journal(messages);
+    assert_eq!((scopes(&journal[0]), journal[0].jobs_of), (vec!["docker-0b.scope"], 2));
+    let sentence = journal[0].sentence();
+    assert!(sentence.contains("were thawed because one job does nearly all"), "{sentence}");
 }
 
 #[test]

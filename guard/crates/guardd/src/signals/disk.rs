@@ -10,24 +10,13 @@ use kernfs::cgroup::{Cgroup, DeviceIo};
 use kernfs::mountinfo::{mount_of, MountInfo};
 use policy::Config;
 
-use super::{Board, Label, Reading, Sample, Signal, Traffic};
+use super::{work, Board, Label, Reading, Sample, Signal, Traffic};
+use super::{BYTES_PER_REQUEST, HURRIED_NS, STALE_SECONDS, WORK_MIN};
 use crate::metrics::names;
 
 /// A share is of what was done in about this time: long enough to be steady, short enough that a job which has
 /// ended is not blamed for long.
 const MEMORY_SECONDS: f64 = 5.0;
-
-/// Less work than this says nothing about shares.
-const WORK_MIN: f64 = 8.0;
-
-/// What a disk that does so little was doing this long ago says nothing about now.
-const STALE_SECONDS: f64 = 0.5;
-
-/// How often when somebody waits for the answer.
-const HURRIED_NS: u64 = 100_000_000;
-
-/// One request costs a disk about as much as moving this many bytes.
-const BYTES_PER_REQUEST: f64 = 65536.0;
 
 /// One filesystem of the segment.
 #[derive(Debug)]
@@ -85,7 +74,7 @@ impl Disk {
         }
     }
 
-    fn find_devices(&mut self, board: &Board) {
+    fn find_devices(&mut self, board: &mut Board) {
         self.version = board.filesystems_version;
         let device = |filesystem: &intf::segment::Filesystem| match (filesystem.major, filesystem.minor) {
             // No block device of its own (btrfs and others): ask the mount table what is under the path.
@@ -108,6 +97,8 @@ impl Disk {
             }
         };
         self.entries = board.filesystems.iter().map(entry).collect();
+        board.disks = self.entries.iter().map(|entry| entry.disk).collect();
+        board.disks_version += 1;
     }
 }
 
@@ -196,7 +187,6 @@ impl Entry {
     /// While the disk completes nothing (it hangs, or is idle) the share stays what it was: a stuck disk must keep
     /// the blame that was known before.
     fn share(&mut self, direct: DeviceIo, traffic: Traffic, elapsed: Duration, keep: f64) {
-        let work = |requests: u64, bytes: u64| requests as f64 + bytes as f64 / BYTES_PER_REQUEST;
         let requests = |io: &DeviceIo| io.reads + io.writes;
         let bytes = |io: &DeviceIo| io.read_bytes + io.write_bytes;
         let direct_work = work(

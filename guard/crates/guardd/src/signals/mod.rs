@@ -3,16 +3,35 @@
 //! available here, or is broken; whichever it is, the tick goes on with the others.
 
 mod disk;
+mod jobs;
 mod latency;
 mod psi;
 
 use intf::segment::Filesystem;
-use policy::{Config, Evaluator};
+use policy::{Config, Evaluator, JobSet};
 
+use crate::jobs::JobTable;
 use crate::metrics::Metric;
 use crate::shared::Owner;
 
 pub use latency::{Histogram, Histograms, BOUNDS};
+
+/// How often a disk is looked at when somebody waits for the answer.
+const HURRIED_NS: u64 = 100_000_000;
+
+/// Less work than this says nothing about who did it.
+const WORK_MIN: f64 = 8.0;
+
+/// What a disk that does so little was doing this long ago says nothing about now.
+const STALE_SECONDS: f64 = 0.5;
+
+/// One request costs a disk about as much as moving this many bytes.
+const BYTES_PER_REQUEST: f64 = 65536.0;
+
+/// Requests and bytes in one number: of how many requests.
+fn work(requests: u64, bytes: u64) -> f64 {
+    requests as f64 + bytes as f64 / BYTES_PER_REQUEST
+}
 
 /// Result of one reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +76,16 @@ pub struct Board {
     pub batch_share: Vec<f32>,
     /// The same for the last second.
     pub batch_share_now: Vec<f32>,
+    /// The whole disk below each filesystem, as in `io.stat`, and what goes up when they are others.
+    pub disks: Vec<(u32, u32)>,
+    /// See `disks`.
+    pub disks_version: u64,
+    /// The jobs of this node.
+    pub jobs: JobTable,
+    /// Somebody stands still.
+    pub held: bool,
+    /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
+    pub guilty: Vec<Option<JobSet>>,
     /// Some objective had evidence of a breach at the last tick.
     pub uneasy: bool,
     /// Filesystems of the segment; replaced when the storage daemon restarts.
@@ -77,6 +106,11 @@ impl Board {
             storage: policy::Signal::Missing,
             batch_share: Vec::new(),
             batch_share_now: Vec::new(),
+            disks: Vec::new(),
+            disks_version: 0,
+            jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+            held: false,
+            guilty: Vec::new(),
             uneasy: false,
             filesystems: Vec::new(),
             operations: Vec::new(),
@@ -123,6 +157,7 @@ pub fn all(config: &Config, owner: Owner) -> Vec<Box<dyn Signal>> {
     if config.disk.enabled {
         signals.push(Box::new(disk::Disk::new(config)));
     }
+    signals.push(Box::new(jobs::Jobs::new(config)));
     if config.psi.enabled {
         signals.push(Box::new(psi::Psi::new(config)));
     }

@@ -117,6 +117,13 @@ impl TestCgroup {
         Ok(TestCgroup { path, tasks: Vec::new() })
     }
 
+    /// A cgroup of this name below it.
+    pub fn child(&self, name: &str) -> Self {
+        let path = self.path.join(name);
+        std::fs::create_dir(&path).unwrap();
+        TestCgroup { path, tasks: Vec::new() }
+    }
+
     /// Tasks that use all the CPU they get.
     pub fn spin(&mut self, tasks: usize) {
         for _ in 0..tasks {

@@ -83,6 +83,8 @@ section!(RawLadder {
     freeze_max: Duration = Duration(120 * S),
     batch_share_min: Share = Share(0.02),
     batch_share_guilty: Share = Share(0.2),
+    guilty_first: bool = true,
+    guilty_timeout: Duration = Duration(S),
 });
 
 section!(RawCapacity {

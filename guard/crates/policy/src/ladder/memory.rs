@@ -5,6 +5,7 @@ use super::budget::Budget;
 use super::view::About;
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
+use crate::jobs::Hold;
 use intf::state::NodeState;
 
 /// Most objectives; the configuration allows no more.
@@ -22,6 +23,14 @@ const DOUBLINGS: u32 = 4;
 pub(super) struct Freeze {
     /// Since when batch stands still, as a precaution or not.
     pub since_ns: u64,
+    /// Who does.
+    pub hold: Hold,
+    /// Since when it is those.
+    pub hold_since_ns: u64,
+    /// The guilty alone were not enough: it is all of them until the end.
+    pub widened: bool,
+    /// What the guilty made slow.
+    pub filesystem: Option<u16>,
     /// Not (yet) a real one.
     pub precaution: bool,
     /// A real freeze lasts at least so long.
@@ -59,6 +68,8 @@ pub(super) struct Transition {
     /// Begin or end of a precaution.
     pub precaution: bool,
     pub about: About,
+    /// Who stands still after it.
+    pub hold: Hold,
 }
 
 #[derive(Clone, Debug)]
@@ -187,11 +198,14 @@ impl Memory {
         self.say(t.cause, t.deed, t.to, now_ns, events, |e| {
             e.precaution = t.precaution;
             e.lasted_ns = Some(lasted_ns);
+            // Whoever it touches: of a thaw those who stood still until then.
+            e.hold = if t.deed == Deed::Thaw { self.freeze.map_or(Hold::Nobody, |f| f.hold) } else { t.hold };
             t.about.describe(e);
         });
         match t.deed {
             Deed::Freeze => self.begin_freeze(t.precaution, now_ns),
-            Deed::Extend => self.extend(),
+            Deed::Extend => self.extend(now_ns),
+            Deed::Narrow | Deed::Widen => self.change_hold(&t, now_ns),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
             _ => {}
         }
@@ -206,7 +220,18 @@ impl Memory {
     fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
         let hold_ns = self.hold(now_ns);
         let before = self.state;
-        self.freeze = Some(Freeze { since_ns: now_ns, precaution, hold_ns, calm_ns: now_ns, accused: 0, before });
+        self.freeze = Some(Freeze {
+            since_ns: now_ns,
+            hold: Hold::All,
+            hold_since_ns: now_ns,
+            widened: false,
+            filesystem: None,
+            precaution,
+            hold_ns,
+            calm_ns: now_ns,
+            accused: 0,
+            before,
+        });
         if precaution {
             self.armed = false;
             self.counters.precautions += 1;
@@ -217,8 +242,17 @@ impl Memory {
         }
     }
 
-    fn extend(&mut self) {
+    fn change_hold(&mut self, t: &Transition, now_ns: u64) {
         if let Some(freeze) = &mut self.freeze {
+            (freeze.hold, freeze.hold_since_ns) = (t.hold, now_ns);
+            freeze.widened |= t.deed == Deed::Widen;
+            freeze.filesystem = t.about.filesystem().filter(|_| t.deed == Deed::Narrow);
+        }
+    }
+
+    fn extend(&mut self, now_ns: u64) {
+        if let Some(freeze) = &mut self.freeze {
+            freeze.hold_since_ns = now_ns;
             freeze.precaution = false;
             self.counters.freezes += 1;
             self.counters.hold_ns = freeze.hold_ns;
@@ -263,6 +297,7 @@ impl Memory {
             cause,
             deed,
             precaution: false,
+            hold: Hold::Nobody,
             objective: None,
             series: None,
             filesystem: None,

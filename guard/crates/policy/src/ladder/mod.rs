@@ -16,6 +16,7 @@ use view::View;
 
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
+use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
 use intf::state::NodeState;
 
@@ -42,6 +43,10 @@ pub struct LadderConfig {
     pub batch_share_min: f64,
     /// With this share of the device that is slow weak evidence is enough for a real freeze.
     pub batch_share_guilty: f64,
+    /// Thaw the jobs that have no part in it as soon as it is known who has.
+    pub guilty_first: bool,
+    /// That has not helped for this long: all are frozen again.
+    pub guilty_timeout_ns: u64,
 }
 
 /// What the ladder looks at. Everything is as of `now`.
@@ -55,8 +60,12 @@ pub struct Inputs<'a> {
     pub batch_share: &'a [f32],
     /// The same for the last second.
     pub batch_share_now: &'a [f32],
+    /// Who did nearly all of batch's work on the device of each filesystem just now; `None` or a shorter slice = unknown.
+    pub guilty: &'a [Option<JobSet>],
     /// Jobs in beer-jobs.slice; `None` = unknown, counts as some.
     pub jobs: Option<u32>,
+    /// Those of them that can be told apart.
+    pub living: JobSet,
     /// The guard's own checks are good (cgroup tree, freezer, ...).
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.
@@ -70,8 +79,11 @@ pub struct Actions {
     pub state: NodeState,
     /// May new jobs start?
     pub admit: bool,
-    /// Batch shall stand still (cgroup.freeze). Write it when it is not so; also the shaping limit is zero then.
-    pub freeze: bool,
+    /// Who shall stand still (cgroup.freeze). Write it when it is not so.
+    pub hold: Hold,
+    /// With [`Hold::Jobs`]: the filesystem that they made slow. What batch does there through the storage daemons shall stand
+    /// still too; with [`Hold::All`] what it does anywhere.
+    pub filesystem: Option<u16>,
     /// The freeze is a precaution.
     pub precaution: bool,
     /// Filesystems in quarantine, bit by index.
@@ -180,7 +192,8 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            freeze: freeze.is_some(),
+            hold: freeze.map_or(Hold::Nobody, |f| f.hold),
+            filesystem: freeze.and_then(|f| f.filesystem),
             precaution,
             quarantined: memory.quarantined,
             reason,

@@ -5,6 +5,7 @@ use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
+use crate::jobs::JobSet;
 use crate::objective::{Level, SignalState, Verdict};
 use intf::segment::SeriesId;
 
@@ -21,15 +22,19 @@ pub(super) struct About {
     series: Option<SeriesId>,
     filesystem: Option<u16>,
     measure: Option<Measure>,
+    /// Who made it so, where that is known.
+    guilty: Option<JobSet>,
 }
 
 impl About {
-    fn verdict(verdict: &Verdict) -> About {
+    fn verdict(verdict: &Verdict, inputs: &Inputs<'_>) -> About {
+        let filesystem = verdict.worst.map(|s| s.filesystem);
         About {
             objective: Some(verdict.objective),
             series: verdict.worst,
-            filesystem: verdict.worst.map(|s| s.filesystem),
+            filesystem,
             measure: Some(verdict.measure),
+            guilty: filesystem.and_then(|f| *inputs.guilty.get(usize::from(f))?),
         }
     }
 
@@ -42,7 +47,8 @@ impl About {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let measure =
             Measure { value: seconds(load.oldest_ns), limit: seconds(load.stuck_after_ns), unit: Unit::Seconds };
-        About { objective: Some(load.objective), series: None, filesystem: Some(index as u16), measure: Some(measure) }
+        let (objective, filesystem) = (Some(load.objective), Some(index as u16));
+        About { objective, filesystem, measure: Some(measure), ..About::default() }
     }
 
     /// The same with batch's share of the device, if that is so large that there is little doubt who makes it slow.
@@ -51,6 +57,10 @@ impl About {
         // A comparison with NaN is false: an unknown share accuses nobody.
         let measure = Measure { value: share, limit, unit: Unit::Share };
         (share >= limit).then_some(About { measure: Some(measure), ..self })
+    }
+
+    pub fn filesystem(&self) -> Option<u16> {
+        self.filesystem
     }
 
     pub fn describe(&self, event: &mut Event) {
@@ -85,6 +95,10 @@ pub(super) struct View {
     pub accused: u64,
     /// There is no job to freeze.
     pub no_jobs: bool,
+    /// How many jobs there are, where that is known.
+    jobs: Option<u32>,
+    /// Those that can be told apart.
+    pub living: JobSet,
 }
 
 impl View {
@@ -103,6 +117,8 @@ impl View {
             deaf: None,
             accused: 0,
             no_jobs: inputs.jobs == Some(0),
+            jobs: inputs.jobs,
+            living: inputs.living,
         };
         if inputs.drained {
             view.against = Some((Cause::Drained, About::default()));
@@ -138,6 +154,18 @@ impl View {
         view
     }
 
+    /// Some of the jobs, not all, who made it slow; a request that is stuck is too severe to look for them.
+    pub fn guilty_few(&self) -> Option<(About, JobSet)> {
+        let strong = match self.strong {
+            Some((Cause::Stuck, _)) => return None,
+            other => other.map(|(_, about)| about),
+        };
+        let about = strong.or(self.guilty).or(self.weak)?;
+        let jobs = about.guilty?.and(&self.living);
+        let few = !jobs.is_empty() && (jobs.len() as u64) < u64::from(self.jobs?);
+        few.then_some((about, jobs))
+    }
+
     fn judge(&mut self, verdict: &Verdict, memory: &mut Memory, inputs: &Inputs<'_>) {
         let deaf = match verdict.signal {
             SignalState::Fresh => None,
@@ -150,7 +178,7 @@ impl View {
             self.against = self.against.or(Some((cause, About::objective(verdict))));
             return;
         }
-        let about = About::verdict(verdict);
+        let about = About::verdict(verdict, inputs);
         memory.note_calm(verdict.objective, verdict.level == Level::Calm, self.now_ns);
         if verdict.level != Level::Calm && memory.innocent_of(verdict.objective, self.now_ns) {
             self.against = self.against.or(Some((Cause::BreachWithoutBatch, about)));

@@ -11,7 +11,7 @@ fn it_starts_closed_and_opens_after_the_dwell_time_not_one_tick_early() {
     assert!(!steps.actions().admit);
     steps.step();
     assert_eq!(steps.state(), NodeState::Open);
-    assert!(steps.actions().admit && !steps.actions().freeze);
+    assert!(steps.actions().admit && !steps.actions().hold.any());
     assert_eq!(steps.said(), [(Cause::Slack, Deed::Open)]);
 }
 

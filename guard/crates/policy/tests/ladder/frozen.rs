@@ -9,7 +9,7 @@ fn strong_evidence_freezes_at_once_and_holds() {
     steps.level(Level::Strong);
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);
-    assert!(steps.actions().freeze && !steps.actions().precaution && !steps.actions().admit);
+    assert!(steps.actions().hold.any() && !steps.actions().precaution && !steps.actions().admit);
     assert_eq!(steps.said(), [(Cause::StrongEvidence, Deed::Freeze)]);
     // Calm at once: it holds for a second and then until it was calm for two.
     steps.level(Level::Calm);
@@ -93,7 +93,7 @@ fn found_frozen_is_frozen_since_now_and_thaws_the_normal_way() {
     assert!(steps.ladder.acting());
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);
-    assert!(steps.actions().freeze);
+    assert!(steps.actions().hold.any());
     assert_eq!(steps.said(), [(Cause::Adopted, Deed::None)]);
     steps.until_left(10 * S);
     assert_eq!(steps.said()[1], (Cause::Calm, Deed::Thaw));

@@ -78,7 +78,7 @@ fn evidence_that_flickers_whatever_batch_does_is_acquitted_too() {
     let mut frozen = 0;
     for tick in 0..600 * S / TICK {
         steps.level(if tick % 25 == 0 { Level::Weak } else { Level::Calm });
-        frozen += u64::from(steps.step().freeze) * TICK;
+        frozen += u64::from(steps.step().hold.any()) * TICK;
     }
     assert!(steps.said().iter().any(|said| said.0 == Cause::FreezeMax));
     assert!(frozen < 450 * S, "{} of 600 s", frozen / S);

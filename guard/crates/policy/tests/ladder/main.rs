@@ -4,6 +4,7 @@
 
 mod closed;
 mod frozen;
+mod guilty;
 mod innocence;
 mod model;
 mod precaution;

@@ -91,7 +91,7 @@ impl Model {
         let start = self.now;
         loop {
             let actions = self.tick();
-            if actions.freeze == frozen && (precaution || !actions.precaution) {
+            if actions.hold.any() == frozen && (precaution || !actions.precaution) {
                 return self.now - start;
             }
             assert!(self.now - start < limit, "{:?}", self.events);
@@ -121,12 +121,14 @@ impl Model {
             filesystems: self.evaluator.filesystems(),
             batch_share: &share,
             batch_share_now: &share,
+            guilty: &[],
             jobs: Some(4),
+            living: policy::JobSet::default(),
             self_check: true,
             drained: false,
         };
         let actions = self.ladder.step(&inputs, now);
-        self.frozen = actions.freeze;
+        self.frozen = actions.hold.any();
         self.frozen_ns += u64::from(self.frozen) * TICK;
         self.events.extend(actions.events.iter());
         actions

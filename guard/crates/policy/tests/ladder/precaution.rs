@@ -84,7 +84,7 @@ fn it_returns_on_whichever_disk() {
     steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
     steps.level(Level::Weak);
     steps.step();
-    assert!(steps.actions().freeze && !steps.actions().precaution, "a hog that attacks disks in turn");
+    assert!(steps.actions().hold.any() && !steps.actions().precaution, "a hog that attacks disks in turn");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn in_the_closed_state_it_returns_to_closed() {
     steps.step();
     steps.level(Level::Weak);
     steps.step();
-    assert!(steps.actions().freeze && !steps.actions().admit);
+    assert!(steps.actions().hold.any() && !steps.actions().admit);
     steps.until_left(S);
     assert_eq!(steps.state(), NodeState::Closed);
 }
@@ -107,7 +107,7 @@ fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() 
         for (level, time) in [(Level::Weak, 200 * MS), (Level::Calm, 7800 * MS)] {
             steps.level(level);
             for _ in 0..time / TICK {
-                frozen += u64::from(steps.step().freeze) * TICK;
+                frozen += u64::from(steps.step().hold.any()) * TICK;
             }
         }
     }
@@ -117,7 +117,7 @@ fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() 
     // Strong evidence is not.
     steps.level(Level::Strong);
     steps.step();
-    assert!(steps.actions().freeze);
+    assert!(steps.actions().hold.any());
     steps.level(Level::Calm);
     steps.run(3601 * S);
     assert!(!steps.ladder.counters().weak_suspended);
@@ -144,7 +144,7 @@ fn weak_evidence_on_a_disk_that_batch_uses_is_enough() {
     steps.run(2 * TICK);
     steps.batch_share_now = [0.0, 0.6];
     steps.step();
-    assert!(steps.actions().freeze && !steps.actions().precaution);
+    assert!(steps.actions().hold.any() && !steps.actions().precaution);
     assert_eq!(steps.said(), [(Cause::WeakEvidence, Deed::Freeze), (Cause::BatchUsesDisk, Deed::Extend)]);
 }
 

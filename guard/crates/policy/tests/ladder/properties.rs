@@ -2,8 +2,9 @@
 //! What must hold whatever happens.
 
 use crate::steps::{config, Steps, S, TICK};
+use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Level, SignalState};
+use policy::{Cause, Deed, Hold, JobSet, Level, SignalState};
 use proptest::prelude::*;
 
 /// Something that lasts for a number of ticks.
@@ -16,6 +17,9 @@ struct Spell {
     share: f32,
     batch_in_flight: u32,
     jobs: Option<u32>,
+    /// Places 0 to 2, bit by bit.
+    guilty: Option<u8>,
+    living: u8,
     slack: f64,
     self_check: bool,
 }
@@ -35,27 +39,27 @@ fn spell() -> impl Strategy<Value = Spell> {
         [stuck(), stuck()],
         share,
         0u32..2,
-        jobs,
+        (jobs, prop::option::of(0u8..8), prop_oneof![3 => Just(7u8), 1 => 0u8..8]),
         -1.0f64..1.0,
         prop::bool::weighted(0.95),
     )
-        .prop_map(|(ticks, levels, signals, stuck, share, batch_in_flight, jobs, slack, self_check)| Spell {
-            ticks,
-            levels,
-            signals,
-            stuck,
-            share,
-            batch_in_flight,
-            jobs,
-            slack,
-            self_check,
-        })
+        .prop_map(
+            |(ticks, levels, signals, stuck, share, batch_in_flight, (jobs, guilty, living), slack, self_check)| {
+                Spell { ticks, levels, signals, stuck, share, batch_in_flight, jobs, guilty, living, slack, self_check }
+            },
+        )
+}
+
+fn jobs(bits: u8) -> JobSet {
+    (0..3).filter(|place| (bits >> place) & 1 == 1).collect()
 }
 
 fn set(steps: &mut Steps, spell: &Spell) {
     for i in 0..2 {
         steps.verdicts[i].level = spell.levels[i];
         steps.verdicts[i].signal = spell.signals[i];
+        steps.verdicts[i].worst = Some(SeriesId { filesystem: i as u16, kind: Kind::STORAGE_READ });
+        steps.guilty[i] = spell.guilty.map(jobs);
         steps.verdicts[i].slack = spell.slack;
         steps.filesystems[i].stuck = spell.stuck[i];
         steps.filesystems[i].batch_in_flight = spell.batch_in_flight;
@@ -63,6 +67,7 @@ fn set(steps: &mut Steps, spell: &Spell) {
         steps.batch_share_now[i] = spell.share;
     }
     steps.jobs = spell.jobs;
+    steps.living = jobs(spell.living);
     steps.self_check = spell.self_check;
 }
 
@@ -81,13 +86,18 @@ proptest! {
                 let actions = steps.step().clone();
                 let now = steps.now;
                 // Nothing is frozen for longer than freeze_max.
-                match actions.freeze {
+                match actions.hold.any() {
                     true => {
                         let since = *frozen_since.get_or_insert(now);
                         prop_assert!(now - since <= config.freeze_max_ns);
                         prop_assert!(!actions.precaution || now - since <= config.precaution_ns + TICK);
                     }
                     false => frozen_since = None,
+                }
+                // Some jobs alone are never all of them, nor do they stand still as a precaution.
+                if let Hold::Jobs(set) = actions.hold {
+                    prop_assert!(!set.is_empty() && set.len() < 3 && !actions.precaution);
+                    prop_assert!(actions.filesystem.is_some());
                 }
                 // New jobs are let in in the open state, or in a precaution out of it.
                 prop_assert!(!actions.admit || actions.state == NodeState::Open || actions.precaution);
@@ -96,7 +106,11 @@ proptest! {
                     let fresh = event.objective.is_none_or(|o| {
                         spell.signals[usize::from(o)] == SignalState::Fresh || event.cause == Cause::Stuck
                     });
+                    if event.deed == Deed::Narrow {
+                        prop_assert_eq!(event.hold, Hold::Jobs(jobs(spell.guilty.unwrap()).and(&jobs(spell.living))));
+                    }
                     if event.deed == Deed::Freeze {
+                        prop_assert_eq!(event.hold, Hold::All);
                         prop_assert!(fresh, "{event:?}");
                         prop_assert!(
                             matches!(
@@ -128,6 +142,8 @@ proptest! {
             levels: [Level::Calm; 2],
             signals: [SignalState::Fresh; 2],
             stuck: [false; 2],
+            guilty: None,
+            living: 7,
             share: 0.0,
             batch_in_flight: 0,
             jobs: None,
@@ -147,7 +163,7 @@ proptest! {
         for (first, second) in ticks {
             steps.verdicts[0].signal = if first { SignalState::Missing } else { SignalState::Stale };
             steps.verdicts[1].signal = if second { SignalState::Missing } else { SignalState::Fresh };
-            prop_assert!(!steps.step().freeze);
+            prop_assert!(!steps.step().hold.any());
         }
     }
 

@@ -3,7 +3,8 @@
 
 use intf::state::NodeState;
 use policy::{
-    Actions, Cause, Config, Deed, Event, FilesystemLoad, Inputs, Ladder, LadderConfig, Level, SignalState, Verdict,
+    Actions, Cause, Config, Deed, Event, FilesystemLoad, Inputs, JobSet, Ladder, LadderConfig, Level, SignalState,
+    Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -18,7 +19,9 @@ pub struct Steps {
     pub filesystems: [FilesystemLoad; 2],
     pub batch_share: [f32; 2],
     pub batch_share_now: [f32; 2],
+    pub guilty: [Option<JobSet>; 2],
     pub jobs: Option<u32>,
+    pub living: JobSet,
     pub self_check: bool,
     pub drained: bool,
     pub events: Vec<Event>,
@@ -51,7 +54,9 @@ impl Steps {
             filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
             batch_share: [0.5; 2],
             batch_share_now: [0.0; 2],
+            guilty: [None; 2],
             jobs: Some(3),
+            living: [0, 1, 2].into_iter().collect(),
             self_check: true,
             drained: false,
             events: Vec::new(),
@@ -75,12 +80,14 @@ impl Steps {
             filesystems: &self.filesystems,
             batch_share: &self.batch_share,
             batch_share_now: &self.batch_share_now,
+            guilty: &self.guilty,
             jobs: self.jobs,
+            living: self.living,
             self_check: self.self_check,
             drained: self.drained,
         };
         let actions = self.ladder.step(&inputs, self.now);
-        assert_eq!(actions.freeze, actions.state == NodeState::Frozen);
+        assert_eq!(actions.hold.any(), actions.state == NodeState::Frozen);
         assert_eq!(actions.events.dropped, 0);
         self.events.extend(actions.events.iter());
         self.last.insert(actions)

@@ -79,7 +79,9 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         filesystems: &one,
         batch_share: &[],
         batch_share_now: &[],
+        guilty: &[],
         jobs: None,
+        living: policy::JobSet::default(),
         self_check: true,
         drained: false,
     };
@@ -99,6 +101,6 @@ fn a_precaution_does_not_make_batch_look_innocent_of_a_stuck_disk() {
     steps.filesystems[0].stuck = true;
     steps.filesystems[1].stuck = true;
     steps.step();
-    assert!(steps.actions().freeze && !steps.actions().precaution);
+    assert!(steps.actions().hold.any() && !steps.actions().precaution);
     assert_eq!(steps.actions().quarantined, 0b10, "the one that batch did not use before either");
 }

@@ -4,6 +4,7 @@
 
 use super::{escalate, Rung};
 use crate::event::{Cause, Deed};
+use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
@@ -23,6 +24,7 @@ impl Rung for Closed {
                 deed: Deed::Open,
                 precaution: false,
                 about: About::default(),
+                hold: Hold::Nobody,
             })
         })
     }

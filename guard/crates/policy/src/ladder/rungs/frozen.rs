@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Frozen: batch stands still, for a short lease as a precaution or until it has been calm. Always ends.
+//!
+//! A freeze begins with all jobs. When it is known who made storage slow the others run on; if it has not become better in
+//! time then, all of them stand still again.
 
 use super::Rung;
 use crate::event::{Cause, Deed};
+use crate::jobs::Hold;
 use crate::ladder::memory::{Freeze, Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
@@ -26,7 +30,8 @@ impl Rung for Frozen {
 
 fn thaw(cause: Cause) -> Transition {
     // Not straight to open: new jobs wait until there has been slack.
-    Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about: About::default() }
+    let about = About::default();
+    Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about, hold: Hold::Nobody }
 }
 
 /// It may last for longer than a request: the queue that batch left behind has to drain before a freeze can show that it
@@ -34,7 +39,7 @@ fn thaw(cause: Cause) -> Transition {
 fn precaution(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
     let guilty = view.guilty.map(|about| (Cause::BatchUsesDisk, about));
     if let Some((cause, about)) = view.strong.or(guilty) {
-        return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Extend, precaution: false, about });
+        return Some(Transition { about, ..still(cause, Deed::Extend, freeze.hold) });
     }
     let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };
     if view.calm_for_ns.is_some() {
@@ -44,7 +49,15 @@ fn precaution(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transitio
     (lasted_ns >= memory.config.precaution_ns).then(|| end(Cause::PrecautionOver))
 }
 
+/// It stays frozen.
+fn still(cause: Cause, deed: Deed, hold: Hold) -> Transition {
+    Transition { to: NodeState::Frozen, deed, hold, ..thaw(cause) }
+}
+
 fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    if let Some(transition) = who(freeze, memory, view) {
+        return Some(transition);
+    }
     let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
     if lasted_ns >= memory.config.freeze_max_ns {
         // Without the backoff the same evidence would freeze again at the next tick, and so for ever.
@@ -67,4 +80,26 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
 fn with_evidence(cause: Cause, view: &View) -> Transition {
     let about = view.strong.map(|(_, about)| about).or(view.weak).unwrap_or_default();
     Transition { about, ..thaw(cause) }
+}
+
+/// Who is to stand still, if not those who do.
+fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
+    let timeout_ns = memory.config.guilty_timeout_ns;
+    let held_ns = view.now_ns.saturating_sub(freeze.hold_since_ns);
+    match freeze.hold {
+        Hold::Jobs(_) => {
+            // What they had in flight takes its time, and evidence too. Requests that hang are given none.
+            let stuck = matches!(view.strong, Some((Cause::Stuck, _)));
+            let no_better = view.strong.is_some() && held_ns >= timeout_ns;
+            let not_good = view.calm_for_ns.is_none() && held_ns >= 2 * timeout_ns;
+            let widen = || with_evidence(Cause::GuiltyNotEnough, view).about;
+            (stuck || no_better || not_good)
+                .then(|| Transition { about: widen(), ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) })
+        }
+        Hold::All if memory.config.guilty_first && !freeze.widened && held_ns < timeout_ns => {
+            let (about, jobs) = view.guilty_few()?;
+            Some(Transition { about, ..still(Cause::Guilty, Deed::Narrow, Hold::Jobs(jobs)) })
+        }
+        _ => None,
+    }
 }

@@ -8,6 +8,7 @@ mod open;
 use super::memory::{Memory, Transition};
 use super::view::View;
 use crate::event::{Cause, Deed};
+use crate::jobs::Hold;
 use intf::state::NodeState;
 
 /// A state of the ladder that can be entered.
@@ -29,35 +30,31 @@ pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
     }
 }
 
-/// From any state in which jobs run: evidence that calls for a freeze.
+/// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
+/// them is to blame is known a moment later.
 fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
     if view.no_jobs {
         return None;
     }
-    if let Some((cause, about)) = view.strong {
-        return Some(Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about });
-    }
-    let about = view.weak.filter(|_| memory.armed)?;
-    if let Some(about) = view.guilty {
-        return Some(Transition {
-            to: NodeState::Frozen,
-            cause: Cause::BatchUsesDisk,
-            deed: Deed::Freeze,
-            precaution: false,
-            about,
-        });
-    }
-    let freeze = Transition {
+    let freeze = |cause, about| Transition {
         to: NodeState::Frozen,
-        cause: Cause::EvidenceReturned,
+        cause,
         deed: Deed::Freeze,
         precaution: false,
         about,
+        hold: Hold::All,
     };
+    if let Some((cause, about)) = view.strong {
+        return Some(freeze(cause, about));
+    }
+    let about = view.weak.filter(|_| memory.armed)?;
+    if let Some(about) = view.guilty {
+        return Some(freeze(Cause::BatchUsesDisk, about));
+    }
     // A precaution that helps hides the evidence that would have extended it. What comes back at once was batch's doing.
     if memory.precaution_on_trial() {
-        return Some(freeze);
+        return Some(freeze(Cause::EvidenceReturned, about));
     }
     let allowed = !memory.counters.weak_suspended;
-    allowed.then_some(Transition { cause: Cause::WeakEvidence, precaution: true, ..freeze })
+    allowed.then_some(Transition { precaution: true, ..freeze(Cause::WeakEvidence, about) })
 }

@@ -3,6 +3,7 @@
 
 use super::{escalate, Rung};
 use crate::event::Deed;
+use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::View;
 use intf::state::NodeState;
@@ -17,7 +18,14 @@ impl Rung for Open {
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         escalate(memory, view).or_else(|| {
             let (cause, about) = view.against?;
-            Some(Transition { to: NodeState::Closed, cause, deed: Deed::Close, precaution: false, about })
+            Some(Transition {
+                to: NodeState::Closed,
+                cause,
+                deed: Deed::Close,
+                precaution: false,
+                about,
+                hold: Hold::Nobody,
+            })
         })
     }
 }

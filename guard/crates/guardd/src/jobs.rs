@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The job table: the containers below beer-jobs.slice, each at a place that stays its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kernfs::cgroup::Children;
+use policy::JobSet;
+
+/// podman keeps its monitor of a container beside it in the slice: no job, and it must not be blamed as one.
+const NO_JOB: &str = "libpod-conmon-";
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its cgroup below the slice.
+    pub scope: String,
+    /// Inode of the cgroup: one that is made anew under the same name is another job.
+    pub number: u64,
+    seen: bool,
+}
+
+/// All jobs.
+pub struct JobTable {
+    slice: PathBuf,
+    children: Children,
+    places: Vec<Option<Job>>,
+    /// Left by jobs that have ended while somebody stood still: whoever came there would be taken for them.
+    resting: JobSet,
+    /// Jobs for which there was no place.
+    beyond: u32,
+    version: u64,
+    fault: bool,
+}
+
+impl JobTable {
+    /// Empty until the first [`Self::look`].
+    pub fn new(slice: impl Into<PathBuf>) -> Self {
+        let slice = slice.into();
+        JobTable {
+            children: Children::new(&slice),
+            slice,
+            places: Vec::new(),
+            resting: JobSet::default(),
+            beyond: 0,
+            version: 0,
+            fault: false,
+        }
+    }
+
+    /// Who is there now. `held` = somebody stands still. Allocates only for jobs that are new.
+    pub fn look(&mut self, held: bool) {
+        if !held {
+            self.resting = JobSet::default();
+        }
+        self.places.iter_mut().flatten().for_each(|job| job.seen = false);
+        let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
+        let mut beyond = 0;
+        let listed = self.children.each(|name, number| {
+            if name.starts_with(NO_JOB) {
+                return;
+            }
+            let same = |job: &&mut Job| job.number == number && job.scope == name;
+            if let Some(job) = places.iter_mut().flatten().find(same) {
+                job.seen = true;
+                return;
+            }
+            let free = |&place: &usize| places.get(place).is_none_or(Option::is_none) && !resting.contains(place);
+            let Some(place) = (0..JobSet::PLACES).find(free) else {
+                beyond += 1;
+                return;
+            };
+            if places.len() <= place {
+                places.resize(place + 1, None);
+            }
+            places[place] = Some(Job { scope: name.to_owned(), number, seen: true });
+            *version += 1;
+        });
+        self.fault = listed.is_err();
+        if self.fault {
+            // Not known who is there: who was, is.
+            return;
+        }
+        self.beyond = beyond;
+        for (place, slot) in self.places.iter_mut().enumerate() {
+            if slot.take_if(|job| !job.seen).is_some() {
+                self.version += 1;
+                if held {
+                    self.resting.insert(place);
+                }
+            }
+        }
+    }
+
+    /// The folder of the slice.
+    pub fn slice(&self) -> &Path {
+        &self.slice
+    }
+
+    /// Those that are there, with their places.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Job)> {
+        self.places.iter().enumerate().filter_map(|(place, job)| Some((place, job.as_ref()?)))
+    }
+
+    /// The same as a set.
+    pub fn living(&self) -> JobSet {
+        self.iter().map(|(place, _)| place).collect()
+    }
+
+    /// How many there are, with or without a place.
+    pub fn count(&self) -> u32 {
+        self.beyond.saturating_add(self.iter().count() as u32)
+    }
+
+    /// Could all be listed, and has each a place?
+    pub fn complete(&self) -> bool {
+        !self.fault && self.beyond == 0
+    }
+
+    /// Changes with every job that comes or goes.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Their names by place, for another thread.
+    pub fn names(&self) -> Arc<[Option<Box<str>>]> {
+        self.places.iter().map(|job| job.as_ref().map(|job| job.scope.as_str().into())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Slice {
+        folder: tempfile::TempDir,
+        table: JobTable,
+    }
+
+    impl Slice {
+        fn with(jobs: &[&str]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let table = JobTable::new(folder.path());
+            let mut slice = Slice { folder, table };
+            jobs.iter().for_each(|job| slice.begin(job));
+            slice.table.look(false);
+            slice
+        }
+
+        fn begin(&mut self, job: &str) {
+            std::fs::create_dir(self.folder.path().join(job)).unwrap();
+        }
+
+        fn end(&mut self, job: &str) {
+            std::fs::remove_dir(self.folder.path().join(job)).unwrap();
+        }
+
+        fn place(&self, job: &str) -> Option<usize> {
+            self.table.iter().find(|(_, known)| known.scope == job).map(|(place, _)| place)
+        }
+    }
+
+    #[test]
+    fn jobs_come_and_go_and_keep_their_places() {
+        let mut slice = Slice::with(&["docker-a.scope", "docker-b.scope", "libpod-conmon-c.scope"]);
+        assert_eq!((slice.table.count(), slice.table.complete()), (2, true));
+        let (b, version) = (slice.place("docker-b.scope").unwrap(), slice.table.version());
+        slice.table.look(false);
+        assert_eq!(slice.table.version(), version, "nothing new");
+        slice.end("docker-a.scope");
+        slice.begin("libpod-d.scope");
+        slice.table.look(false);
+        assert_eq!((slice.table.count(), slice.place("docker-b.scope")), (2, Some(b)));
+        assert!(slice.table.version() > version);
+        assert_eq!(slice.table.names().iter().flatten().count(), 2);
+    }
+
+    #[test]
+    fn a_place_is_not_given_away_while_somebody_stands_still() {
+        let mut slice = Slice::with(&["a.scope", "b.scope"]);
+        let held: JobSet = slice.place("a.scope").into_iter().collect();
+        slice.end("a.scope");
+        slice.table.look(true);
+        slice.begin("c.scope");
+        slice.table.look(true);
+        assert!(!held.contains(slice.place("c.scope").unwrap()));
+        // Not even to one that came in the moment in which the other went.
+        slice.end("b.scope");
+        slice.begin("d.scope");
+        slice.table.look(true);
+        assert!(!held.contains(slice.place("d.scope").unwrap()));
+        slice.table.look(false);
+        for job in ["e.scope", "f.scope"] {
+            slice.begin(job);
+            slice.table.look(false);
+        }
+        assert!(slice.table.living().and(&held) == held, "and afterwards it is");
+    }
+
+    #[test]
+    fn a_scope_that_is_made_anew_is_another_job() {
+        let mut slice = Slice::with(&["a.scope"]);
+        let before = slice.table.iter().next().unwrap().1.number;
+        // The old folder stays for the moment, so that the number is not used again at once.
+        std::fs::rename(slice.folder.path().join("a.scope"), slice.folder.path().join("old.scope")).unwrap();
+        slice.begin("a.scope");
+        slice.table.look(false);
+        let after = slice.table.iter().find(|(_, job)| job.scope == "a.scope").unwrap().1.number;
+        assert_ne!(before, after);
+    }
+
+    #[test]
+    fn more_jobs_than_places_are_counted_and_told() {
+        let names: Vec<String> = (0..JobSet::PLACES + 3).map(|number| format!("{number}.scope")).collect();
+        let slice = Slice::with(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((slice.table.count() as usize, slice.table.complete()), (JobSet::PLACES + 3, false));
+        assert_eq!(slice.table.living().len(), JobSet::PLACES);
+    }
+
+    #[test]
+    fn without_its_slice_there_are_none() {
+        let mut table = JobTable::new("/nowhere/beer-jobs.slice");
+        table.look(false);
+        assert_eq!((table.count(), table.complete()), (0, true));
+    }
+}

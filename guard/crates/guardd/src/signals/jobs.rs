@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which jobs there are, and which of them use the disk of each filesystem: the difference of `io.stat` of their
+//! cgroups between two readings. Work is charged to who asked for it, also when the page cache writes it out later
+//! (kernel, cgroup-v2.rst, "Writeback"; ext4, btrfs and xfs).
+//!
+//! What jobs do through the storage daemons is in nobody's `io.stat` but the daemon's: it counts as work of somebody
+//! unknown, so that nobody is blamed for it.
+
+use intf::segment::layout::MAX_FILESYSTEMS as FILESYSTEMS;
+use kernfs::cgroup::{DeviceIo, IoStat};
+use policy::jobs::guilty;
+use policy::{Config, JobSet};
+
+use super::{work, Board, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WORK_MIN};
+
+/// What has been done on one disk: what the counters said last, and the work of the last two spells between readings.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    requests: u64,
+    bytes: u64,
+    recent: [f32; 2],
+}
+
+impl Meter {
+    fn since(&self, requests: u64, bytes: u64) -> f64 {
+        work(requests.saturating_sub(self.requests), bytes.saturating_sub(self.bytes))
+    }
+
+    fn pass(&mut self, requests: u64, bytes: u64) {
+        self.recent = [self.since(requests, bytes) as f32, self.recent[0]];
+        (self.requests, self.bytes) = (requests, bytes);
+    }
+
+    /// Two spells: a freeze that began a moment ago hides in the last one what led to it.
+    fn lately(&self) -> f32 {
+        self.recent[0] + self.recent[1]
+    }
+}
+
+/// One job, by filesystem.
+struct Row {
+    number: u64,
+    io: IoStat,
+    meters: Vec<Meter>,
+}
+
+/// The disk of a filesystem.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    /// Work of the slice, and of batch in the storage daemons.
+    whole: Meter,
+    daemon: Meter,
+    begun_ns: u64,
+    /// It ends with this reading: enough was done to tell, or too little for too long.
+    over: bool,
+}
+
+/// The signal.
+pub struct Jobs {
+    period_ns: u64,
+    enabled: bool,
+    slice: IoStat,
+    spells: Vec<Spell>,
+    rows: Vec<Option<Row>>,
+    /// Of the board's disks: with others all begins anew.
+    version: u64,
+    /// There was a reading before: a job that is new now has done all its work since then.
+    known: bool,
+    scratch: Vec<(usize, f32)>,
+    fault: Option<String>,
+}
+
+impl Jobs {
+    /// Looks at nothing yet.
+    pub fn new(config: &Config) -> Self {
+        let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
+        Jobs {
+            period_ns: config.disk.interval_ns.min(config.control_loop.slow_ns),
+            enabled: config.disk.enabled,
+            slice: IoStat::new(&slice),
+            spells: Vec::new(),
+            rows: Vec::new(),
+            version: 0,
+            known: false,
+            scratch: Vec::with_capacity(JobSet::PLACES),
+            fault: None,
+        }
+    }
+
+    fn begin_anew(&mut self, board: &mut Board) {
+        self.version = board.disks_version;
+        self.spells = vec![Spell::default(); board.disks.len()];
+        self.rows.clear();
+        self.known = false;
+        board.guilty.clear();
+        board.guilty.resize(board.disks.len(), None);
+    }
+
+    /// Readers for new jobs, none for those that have ended.
+    fn follow(&mut self, board: &Board) {
+        if self.rows.len() < JobSet::PLACES {
+            self.rows.resize_with(JobSet::PLACES, || None);
+        }
+        let mut living = JobSet::default();
+        for (place, job) in board.jobs.iter() {
+            living.insert(place);
+            let Some(row) = self.rows.get_mut(place) else { continue };
+            if row.as_ref().is_none_or(|row| row.number != job.number) {
+                let mut io = IoStat::new(&board.jobs.slice().join(&job.scope));
+                let mut meters = vec![Meter::default(); board.disks.len()];
+                if !self.known {
+                    // It may be old: what it has done is the base.
+                    each(&mut io, &board.disks, |filesystem, requests, bytes| {
+                        if let Some(meter) = meters.get_mut(filesystem) {
+                            (meter.requests, meter.bytes) = (requests, bytes);
+                        }
+                    });
+                }
+                *row = Some(Row { number: job.number, io, meters });
+            }
+        }
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            if !living.contains(place) {
+                *row = None;
+            }
+        }
+    }
+
+    /// Reads the slice; returns whether a spell with work in it is over, so that it must be known whose it was.
+    fn whole(&mut self, now_ns: u64, board: &Board) -> bool {
+        let mut any = false;
+        let mut seen = [(0u64, 0u64); FILESYSTEMS];
+        self.fault = each(&mut self.slice, &board.disks, |filesystem, requests, bytes| {
+            if let Some(seen) = seen.get_mut(filesystem) {
+                *seen = (requests, bytes);
+            }
+        });
+        let readable = self.fault.is_none();
+        for (filesystem, spell) in self.spells.iter_mut().enumerate() {
+            let (requests, bytes) = seen.get(filesystem).copied().unwrap_or_default();
+            let daemon = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
+            if !self.known {
+                (spell.whole.requests, spell.whole.bytes) = (requests, bytes);
+                (spell.daemon.requests, spell.daemon.bytes) = daemon;
+                spell.begun_ns = now_ns;
+                continue;
+            }
+            let done = spell.whole.since(requests, bytes);
+            let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
+            spell.over = readable && (done >= WORK_MIN || seconds >= STALE_SECONDS);
+            if spell.over {
+                spell.whole.pass(requests, bytes);
+                spell.daemon.pass(daemon.0, daemon.1);
+                spell.begun_ns = now_ns;
+                any |= done > 0.0;
+            }
+        }
+        any
+    }
+
+    /// Whose work it was. Without any there is nothing to read: all counters are as they were.
+    fn of_jobs(&mut self, read: bool, disks: &[(u32, u32)]) {
+        let spells = &self.spells;
+        for row in self.rows.iter_mut().flatten() {
+            if !read {
+                let over = row.meters.iter_mut().zip(spells).filter(|(_, spell)| spell.over);
+                over.for_each(|(meter, _)| meter.pass(meter.requests, meter.bytes));
+                continue;
+            }
+            let mut seen = 0u128;
+            let meters = &mut row.meters;
+            each(&mut row.io, disks, |filesystem, requests, bytes| {
+                seen |= 1u128.checked_shl(filesystem as u32).unwrap_or(0);
+                if let (Some(meter), true) =
+                    (meters.get_mut(filesystem), spells.get(filesystem).is_some_and(|s| s.over))
+                {
+                    meter.pass(requests, bytes);
+                }
+            });
+            // A device without a line has had no work of this job.
+            for (filesystem, (meter, spell)) in row.meters.iter_mut().zip(spells).enumerate() {
+                if spell.over && (seen >> filesystem.min(127)) & 1 == 0 {
+                    meter.pass(meter.requests, meter.bytes);
+                }
+            }
+        }
+    }
+
+    fn blame(&mut self, board: &mut Board) {
+        for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
+            let all = spell.whole.lately() + spell.daemon.lately();
+            self.scratch.clear();
+            let work = self.rows.iter().enumerate().filter_map(|(place, row)| {
+                Some((place, row.as_ref()?.meters.get(filesystem)?.lately())).filter(|(_, work)| *work > 0.0)
+            });
+            self.scratch.extend(work);
+            if let Some(set) = board.guilty.get_mut(filesystem) {
+                let known = board.jobs.complete() && f64::from(all) >= WORK_MIN;
+                *set = if known { guilty(&mut self.scratch, all) } else { None };
+            }
+        }
+    }
+}
+
+/// Requests and bytes of each filesystem whose disk has a line; two may lie on one disk. Returns the fault.
+fn each(io: &mut IoStat, disks: &[(u32, u32)], mut visit: impl FnMut(usize, u64, u64)) -> Option<String> {
+    let devices: &[DeviceIo] = match io.read() {
+        Ok(devices) => devices.unwrap_or_default(),
+        Err(error) => return Some(error.to_string()),
+    };
+    for io in devices {
+        for (filesystem, _) in disks.iter().enumerate().filter(|(_, disk)| **disk == io.device) {
+            visit(filesystem, io.reads + io.writes, io.read_bytes + io.write_bytes);
+        }
+    }
+    None
+}
+
+impl Signal for Jobs {
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn period_ns(&self) -> u64 {
+        self.period_ns
+    }
+
+    fn hurried_ns(&self) -> u64 {
+        self.period_ns.min(HURRIED_NS)
+    }
+
+    fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
+        self.fault = None;
+        board.jobs.look(board.held);
+        if !self.enabled {
+            return Reading::Absent;
+        }
+        if self.version != board.disks_version {
+            self.begin_anew(board);
+        }
+        let read = self.whole(now_ns, board);
+        self.follow(board);
+        self.of_jobs(read, &board.disks);
+        self.blame(board);
+        self.known = true;
+        match self.fault {
+            Some(_) => Reading::Broken,
+            None => Reading::Value,
+        }
+    }
+
+    fn fault(&self) -> String {
+        self.fault.clone().unwrap_or_else(|| "signals.disk is switched off: nobody in particular is blamed".into())
+    }
+
+    fn sample(&self, _samples: &mut Vec<Sample>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::Traffic;
+
+    const DISK: (u32, u32) = (8, 16);
+    const OTHER: (u32, u32) = (8, 32);
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A slice on two disks; jobs do requests of 64 KiB.
+    struct Rig {
+        folder: tempfile::TempDir,
+        signal: Jobs,
+        board: Board,
+        done: Vec<(String, (u32, u32), u64)>,
+        now_ns: u64,
+    }
+
+    impl Rig {
+        fn new(jobs: &[&str]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"jobs.slice\"\n", folder.path().display());
+            let config = Config::parse("test", &text).unwrap();
+            let mut board = Board::new(&config);
+            (board.disks, board.disks_version) = (vec![DISK, OTHER], 1);
+            board.operations = vec![Traffic::default(); 2];
+            let mut rig = Rig { signal: Jobs::new(&config), board, folder, done: Vec::new(), now_ns: SECOND_NS };
+            std::fs::create_dir(rig.slice()).unwrap();
+            jobs.iter().for_each(|job| rig.works(job, DISK, 10_000));
+            rig.read();
+            rig
+        }
+
+        fn slice(&self) -> std::path::PathBuf {
+            self.folder.path().join("jobs.slice")
+        }
+
+        fn works(&mut self, job: &str, disk: (u32, u32), requests: u64) {
+            self.done.push((job.to_owned(), disk, requests));
+            let folder = self.slice().join(job);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = |of: &dyn Fn(&str) -> bool| {
+                let line = |disk: (u32, u32)| {
+                    let done =
+                        self.done.iter().filter(|(job, on, _)| *on == disk && of(job)).map(|(_, _, count)| count);
+                    let sum: u64 = done.sum();
+                    let bytes = sum * 65_536;
+                    let line =
+                        format!("{}:{} rbytes={bytes} wbytes=0 rios={sum} wios=0 dbytes=0 dios=0\n", disk.0, disk.1);
+                    if sum > 0 {
+                        line
+                    } else {
+                        String::new()
+                    }
+                };
+                line(DISK) + &line(OTHER)
+            };
+            std::fs::write(folder.join("io.stat"), text(&|name| name == job)).unwrap();
+            std::fs::write(self.slice().join("io.stat"), text(&|_| true)).unwrap();
+        }
+
+        fn read(&mut self) {
+            self.now_ns += SECOND_NS / 10;
+            assert_eq!(self.signal.read(self.now_ns, &mut self.board), Reading::Value);
+        }
+
+        fn guilty(&self, filesystem: usize) -> Option<Vec<String>> {
+            let set = self.board.guilty[filesystem]?;
+            Some(
+                self.board
+                    .jobs
+                    .iter()
+                    .filter(|(place, _)| set.contains(*place))
+                    .map(|(_, j)| j.scope.clone())
+                    .collect(),
+            )
+        }
+    }
+
+    fn named(name: &str) -> Option<Vec<String>> {
+        Some(vec![name.to_owned()])
+    }
+
+    #[test]
+    fn what_was_done_before_the_guard_came_is_nobodys_guilt() {
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        rig.read();
+        assert_eq!(rig.guilty(0), None);
+    }
+
+    #[test]
+    fn the_hog_is_named_on_its_disk_and_nobody_on_the_other() {
+        let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
+        rig.works("hog.scope", DISK, 50);
+        rig.works("calm.scope", DISK, 2);
+        rig.read();
+        assert_eq!((rig.guilty(0), rig.guilty(1)), (named("hog.scope"), None));
+        // Frozen: nothing is done, and it is still known who it was.
+        rig.read();
+        assert_eq!(rig.guilty(0), named("hog.scope"));
+        // Two spells later it is somebody else's turn.
+        for _ in 0..2 {
+            rig.works("calm.scope", DISK, 50);
+            rig.read();
+        }
+        assert_eq!(rig.guilty(0), named("calm.scope"));
+    }
+
+    #[test]
+    fn a_job_that_has_just_begun_is_seen_at_once() {
+        let mut rig = Rig::new(&["calm.scope"]);
+        rig.works("new.scope", DISK, 30);
+        rig.read();
+        assert_eq!(rig.guilty(0), named("new.scope"));
+    }
+
+    #[test]
+    fn the_work_of_jobs_that_have_ended_and_of_the_daemons_clients_is_nobodys() {
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        rig.works("a.scope", DISK, 50);
+        rig.works("b.scope", DISK, 20);
+        std::fs::remove_dir_all(rig.slice().join("a.scope")).unwrap();
+        rig.read();
+        assert_eq!(rig.guilty(0), None, "most of it is of one that is gone");
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        rig.works("a.scope", DISK, 50);
+        rig.board.operations[0].batch = (50, 50 * 65_536);
+        rig.read();
+        assert_eq!(rig.guilty(0), None, "half of it came through the storage daemon");
+    }
+
+    #[test]
+    fn too_little_says_nothing_and_is_not_forgotten_either() {
+        let mut rig = Rig::new(&["a.scope"]);
+        for _ in 0..3 {
+            rig.works("a.scope", DISK, 1);
+            rig.read();
+            assert_eq!(rig.guilty(0), None);
+        }
+        rig.works("a.scope", DISK, 2);
+        rig.read();
+        assert_eq!(rig.guilty(0), named("a.scope"));
+        // Half a second without work ends a spell, and two of them the blame.
+        for _ in 0..11 {
+            rig.read();
+        }
+        assert_eq!(rig.guilty(0), None);
+    }
+
+    #[test]
+    fn without_disk_statistics_nobody_is_blamed_but_jobs_are_counted() {
+        let mut rig = Rig::new(&["a.scope"]);
+        rig.signal.enabled = false;
+        std::fs::create_dir(rig.slice().join("b.scope")).unwrap();
+        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Absent);
+        assert_eq!(rig.board.jobs.count(), 2);
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_and_blames_nobody() {
+        let mut rig = Rig::new(&["a.scope"]);
+        rig.works("a.scope", DISK, 50);
+        let good = std::fs::read_to_string(rig.slice().join("io.stat")).unwrap();
+        std::fs::write(rig.slice().join("io.stat"), "8:16 rbytes=x\n").unwrap();
+        rig.now_ns += SECOND_NS / 10;
+        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Broken);
+        assert!(rig.signal.fault().contains("io.stat"), "{}", rig.signal.fault());
+        assert_eq!(rig.guilty(0), None);
+        std::fs::write(rig.slice().join("io.stat"), good).unwrap();
+        rig.read();
+        assert_eq!(rig.guilty(0), named("a.scope"), "nothing is lost");
+    }
+}

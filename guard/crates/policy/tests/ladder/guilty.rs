@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is frozen: all at first, then the guilty alone, and all again if that does not help.
+use crate::steps::{config, Steps, MS, S, TICK};
+use intf::segment::{Kind, SeriesId};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level};
+
+fn jobs(places: &[usize]) -> JobSet {
+    places.iter().copied().collect()
+}
+
+/// Three jobs run, and job 1 makes the disk of filesystem 0 slow; who it is is not known yet.
+fn breach(level: Level) -> Steps {
+    breach_of(Steps::open(), level)
+}
+
+fn breach_of(mut steps: Steps, level: Level) -> Steps {
+    steps.level(level);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::All);
+    steps
+}
+
+fn narrowed() -> Steps {
+    let mut steps = breach(Level::Strong);
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    steps
+}
+
+#[test]
+fn the_innocent_run_on_as_soon_as_it_is_known_who_is_guilty() {
+    let mut steps = narrowed();
+    assert_eq!((steps.state(), steps.actions().filesystem), (NodeState::Frozen, Some(0)));
+    assert_eq!(steps.said(), [(Cause::StrongEvidence, Deed::Freeze), (Cause::Guilty, Deed::Narrow)]);
+    assert_eq!(steps.events[1].hold, Hold::Jobs(jobs(&[1])));
+    // The evidence fades, and the guilty one is thawed like any other.
+    steps.run(500 * MS);
+    steps.level(Level::Calm);
+    steps.until_left(10 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
+    assert_eq!(steps.events.last().map(|e| e.hold), Some(Hold::Jobs(jobs(&[1]))), "whom it thawed");
+    assert_eq!(steps.actions().hold, Hold::Nobody);
+}
+
+#[test]
+fn a_precaution_is_of_all_and_what_it_becomes_is_of_the_guilty() {
+    let mut steps = breach(Level::Weak);
+    assert!(steps.actions().precaution);
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.run(200 * MS);
+    assert_eq!(steps.actions().hold, Hold::All, "a precaution is short");
+    steps.batch_share_now[0] = 0.5;
+    steps.run(2 * TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    let said = [(Cause::BatchUsesDisk, Deed::Extend), (Cause::Guilty, Deed::Narrow)];
+    assert_eq!(steps.said()[1..], said);
+}
+
+#[test]
+fn all_are_frozen_again_if_it_does_not_help() {
+    let mut steps = narrowed();
+    steps.run(S - TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::All);
+    assert_eq!(steps.said().last(), Some(&(Cause::GuiltyNotEnough, Deed::Widen)));
+    // And it stays so: the same blame is not believed twice.
+    steps.run(5 * S);
+    assert_eq!(steps.actions().hold, Hold::All);
+    assert_eq!(steps.events.len(), 3);
+    // Batch as a whole is innocent after the time that a freeze has from its beginning.
+    steps.run(5 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+}
+
+#[test]
+fn evidence_that_only_fades_is_given_twice_the_time() {
+    let mut steps = narrowed();
+    steps.level(Level::Weak);
+    steps.run(2 * S - TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn a_request_that_hangs_is_too_severe_to_look_for_the_guilty() {
+    let mut steps = narrowed();
+    steps.filesystems[0].stuck = true;
+    steps.filesystems[0].batch_in_flight = 1;
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::All);
+    let mut steps = Steps::open();
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.filesystems[0].stuck = true;
+    steps.run(S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+}
+
+#[test]
+fn nobody_is_let_go_when_all_are_guilty_or_who_is_guilty_is_not_known() {
+    for guilty in [None, Some(jobs(&[0, 1, 2])), Some(jobs(&[7])), Some(JobSet::default())] {
+        let mut steps = breach(Level::Strong);
+        steps.guilty[0] = guilty;
+        steps.run(500 * MS);
+        assert_eq!(steps.actions().hold, Hold::All, "{guilty:?}");
+    }
+    // Of three jobs that are there one cannot be told from the slice.
+    let mut steps = breach(Level::Strong);
+    (steps.jobs, steps.guilty[0]) = (None, Some(jobs(&[1])));
+    steps.run(500 * MS);
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn blame_on_another_disk_is_none() {
+    let mut steps = breach(Level::Strong);
+    steps.guilty[1] = Some(jobs(&[1]));
+    steps.run(500 * MS);
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn what_is_known_late_comes_too_late() {
+    let mut steps = breach(Level::Strong);
+    steps.run(S);
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.run(S);
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn an_administrator_may_want_all_of_them_frozen() {
+    let config = LadderConfig { guilty_first: false, ..config() };
+    let mut steps = Steps::with(Ladder::new(config, 1000 * S));
+    steps.run(3 * S);
+    steps.events.clear();
+    let mut steps = breach_of(steps, Level::Strong);
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.run(S);
+    assert_eq!(steps.actions().hold, Hold::All);
+}
