@@ -151,7 +151,7 @@ def _limits(found: Findings) -> str:
         "A throttled virtual disk has a queue but no head: real disks get worse under mixed load, and earlier.",
         "One attack (direct I/O on the data disk). Memory, fork, CPU and network hogs, and attacks through XRootD, are "
         "not in this run.",
-        "At first all jobs are frozen: until it is known which of them is guilty the innocent one stands still too. The "
+        "At first all jobs are frozen: until it is known which one is guilty the innocent one stands still too. The "
         "CPU that this costs is in the table.",
     ]
     if slower > 2:

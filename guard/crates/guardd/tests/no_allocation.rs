@@ -61,7 +61,9 @@ fn a_tick_allocates_nothing() {
     for job in 0..64 {
         let folder = folders.slice().join(format!("docker-{job:064}.scope"));
         std::fs::create_dir(&folder).unwrap();
-        for (file, text) in [("cgroup.freeze", "0\n"), ("cgroup.events", "populated 1\nfrozen 0\n"), ("io.stat", &io(3))] {
+        for (file, text) in
+            [("cgroup.freeze", "0\n"), ("cgroup.events", "populated 1\nfrozen 0\n"), ("io.stat", &io(3))]
+        {
             std::fs::write(folder.join(file), text).unwrap();
         }
     }

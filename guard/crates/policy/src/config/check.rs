@@ -135,7 +135,7 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
         )?
         .0,
         guilty_first: raw.guilty_first,
-        guilty_timeout_ns: time("ladder.guilty_timeout", raw.guilty_timeout, 200 * MS, effect_timeout_ns / 2)?,
+        guilty_timeout_ns: time("ladder.guilty_timeout", raw.guilty_timeout, 100 * MS, effect_timeout_ns / 5)?,
     })
 }
 

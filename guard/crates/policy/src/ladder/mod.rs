@@ -45,7 +45,7 @@ pub struct LadderConfig {
     pub batch_share_guilty: f64,
     /// Thaw the jobs that have no part in it as soon as it is known who has.
     pub guilty_first: bool,
-    /// That has not helped for this long: all are frozen again.
+    /// That has not helped for this long while others use the device too: all are frozen again.
     pub guilty_timeout_ns: u64,
 }
 

@@ -99,6 +99,8 @@ pub(super) struct View {
     jobs: Option<u32>,
     /// Those that can be told apart.
     pub living: JobSet,
+    /// While some jobs stand still: as far as is known those that run use the disk, too.
+    pub others_use_it: bool,
 }
 
 impl View {
@@ -119,7 +121,14 @@ impl View {
             no_jobs: inputs.jobs == Some(0),
             jobs: inputs.jobs,
             living: inputs.living,
+            others_use_it: false,
         };
+        if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {
+            let share = inputs.batch_share_now.get(usize::from(filesystem)).copied().unwrap_or(f32::NAN);
+            // A comparison with NaN is false: what is not known counts as use.
+            let unused = f64::from(share) < memory.config.batch_share_min;
+            view.others_use_it = !unused;
+        }
         if inputs.drained {
             view.against = Some((Cause::Drained, About::default()));
         } else if !inputs.self_check {

@@ -60,8 +60,9 @@ fn a_precaution_is_of_all_and_what_it_becomes_is_of_the_guilty() {
 }
 
 #[test]
-fn all_are_frozen_again_if_it_does_not_help() {
+fn all_are_frozen_again_if_it_does_not_help_and_others_use_the_disk_too() {
     let mut steps = narrowed();
+    steps.batch_share_now[0] = 0.03;
     steps.run(S - TICK);
     assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
     steps.step();
@@ -77,13 +78,25 @@ fn all_are_frozen_again_if_it_does_not_help() {
 }
 
 #[test]
-fn evidence_that_only_fades_is_given_twice_the_time() {
+fn what_is_not_known_to_be_unused_counts_as_used() {
     let mut steps = narrowed();
-    steps.level(Level::Weak);
-    steps.run(2 * S - TICK);
-    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
-    steps.step();
+    steps.batch_share_now[0] = f32::NAN;
+    steps.run(S);
     assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn evidence_that_fades_is_given_its_time_where_nobody_else_uses_the_disk() {
+    for level in [Level::Weak, Level::Strong] {
+        let mut steps = narrowed();
+        // Use of another disk is no matter.
+        steps.batch_share_now = [0.01, 0.9];
+        steps.level(level);
+        steps.run(4 * S - TICK);
+        assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+        steps.step();
+        assert_eq!(steps.actions().hold, Hold::All);
+    }
 }
 
 #[test]

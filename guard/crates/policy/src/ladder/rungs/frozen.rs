@@ -11,6 +11,9 @@ use crate::ladder::memory::{Freeze, Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
 
+/// Where only the guilty use the disk evidence is given so many times as long to fade.
+const PATIENCE: u64 = 4;
+
 pub(super) struct Frozen;
 
 impl Rung for Frozen {
@@ -88,10 +91,11 @@ fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
     let held_ns = view.now_ns.saturating_sub(freeze.hold_since_ns);
     match freeze.hold {
         Hold::Jobs(_) => {
-            // What they had in flight takes its time, and evidence too. Requests that hang are given none.
+            // What they had in flight takes its time, so does what clients had to wait for meanwhile, and evidence too: that it
+            // is still there says little unless others use the disk as well. Requests that hang are given no time.
             let stuck = matches!(view.strong, Some((Cause::Stuck, _)));
-            let no_better = view.strong.is_some() && held_ns >= timeout_ns;
-            let not_good = view.calm_for_ns.is_none() && held_ns >= 2 * timeout_ns;
+            let no_better = view.strong.is_some() && view.others_use_it && held_ns >= timeout_ns;
+            let not_good = view.calm_for_ns.is_none() && held_ns >= PATIENCE * timeout_ns;
             let widen = || with_evidence(Cause::GuiltyNotEnough, view).about;
             (stuck || no_better || not_good)
                 .then(|| Transition { about: widen(), ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) })
