@@ -147,6 +147,7 @@ mod tests {
             evidence: None,
             jobs: vec![Default::default(), Default::default()],
             jobs_of: 2,
+            by: String::new(),
             outcome,
             detail: "the slice is missing".into(),
             duration_ns: 4_000_000,

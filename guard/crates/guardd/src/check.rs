@@ -74,7 +74,7 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
             }
         }
     }
-    for folder in [&config.paths.run, &config.journal.folder] {
+    for folder in [&config.paths.run, &config.paths.memory, &config.journal.folder] {
         if !folder.is_dir() {
             faults.push(format!("{}: no such folder", folder.display()));
         }

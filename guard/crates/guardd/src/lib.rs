@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! beer-guard. Start at [`run::run`], which puts three threads together: [`control`] looks, decides and freezes,
-//! [`report`] does what can be slow, [`publisher`] answers `/metrics`.
+//! beer-guard. Start at [`run::run`], which puts the threads together: [`control`] looks, decides and freezes,
+//! [`report`] does what can be slow, [`publisher`] answers `/metrics`, and a fourth, [`operators`], that takes orders.
 
 pub mod actuators;
 pub mod check;
@@ -12,6 +12,7 @@ pub mod jobs;
 pub mod memory;
 pub mod metrics;
 pub mod notify;
+pub mod operators;
 pub mod publisher;
 pub mod report;
 pub mod run;

@@ -17,6 +17,7 @@ use crate::actuators::{ShapingActuator, SliceFreezer};
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
 use crate::notify::Notifier;
+use crate::operators::Operators;
 use crate::publisher::Publisher;
 use crate::report::{Reporter, QUEUE};
 use crate::shared::{lock, Owner, Shared};
@@ -47,6 +48,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
     owner.resolve(Path::new("/etc/passwd"));
     let mut publisher = Publisher::new(config, &shared, &clock, locked);
     let (outbox, inbox) = sync_channel(QUEUE);
+    let operators = Operators::new(config, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())?;
     let mut reporter = Reporter::new(config, Arc::clone(&clock), Arc::clone(&shared), owner.clone());
     let mut control = ControlLoop::new(Parts {
         config: config.clone(),
@@ -66,8 +68,11 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
     let reporter = thread("reporter").spawn(move || reporter.run(&inbox)).context("reporter thread")?;
     let stop = Arc::clone(shutdown);
     let publisher = thread("publisher").spawn(move || publisher.run(&stop)).context("publisher thread")?;
+    let stop = Arc::clone(shutdown);
+    let operators = thread("operators").spawn(move || operators.run(&stop)).context("operators thread")?;
 
-    watch(&shared, shutdown, || control.is_finished() || reporter.is_finished() || publisher.is_finished())?;
+    let threads = [&reporter, &publisher, &operators];
+    watch(&shared, shutdown, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
     if control.join().is_err() {
         bail!("the control loop failed");
     }

@@ -2,7 +2,7 @@
 //! What the threads know of each other. The control loop never waits for a lock here: it tries, and leaves it for
 //! the next second; the others hold a lock only while they copy.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use intf::journal::{Outcome, Record};
@@ -13,6 +13,15 @@ use policy::{Cause, FilesystemLoad, Verdict};
 use crate::control::LoopTimes;
 use crate::signals::{Histograms, Reading, Sample};
 
+/// What operators have asked for.
+#[derive(Default)]
+pub struct Orders {
+    /// No job may start.
+    pub drained: AtomicBool,
+    /// All jobs stand still until then (CLOCK_MONOTONIC).
+    pub freeze_until_ns: AtomicU64,
+}
+
 /// Counters and the last view of the node.
 #[derive(Default)]
 pub struct Shared {
@@ -20,6 +29,8 @@ pub struct Shared {
     pub snapshot: Mutex<Snapshot>,
     /// Ticks of the control loop: the sign of life behind the watchdog.
     pub ticks: AtomicU64,
+    /// What operators have asked for.
+    pub orders: Orders,
     /// Messages that found the channel full.
     pub dropped: AtomicU64,
     /// Journal records written, and lost.

@@ -168,6 +168,51 @@ fn a_guard_that_is_stopped_leaves_nothing_frozen() {
     eventually("thawed", LONG, || !jobs.frozen());
 }
 
+/// One order, as `beer` gives it.
+fn order(folders: &NodeFolders, line: &str) -> String {
+    let mut stream = std::os::unix::net::UnixStream::connect(folders.path("run").join(intf::order::SOCKET)).unwrap();
+    stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn operators_take_batch_off_the_node_and_give_it_back() {
+    let mut jobs = match TestCgroup::new("orders") {
+        Ok(jobs) => jobs,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    jobs.spin(1);
+    let folders = NodeFolders::new();
+    let _storage = Storage::start(&folders);
+    let text = folders.config(&jobs.path, "[metrics]\nlisten = \"off\"\n");
+    let guard = Running::start(&text);
+    eventually("open", LONG, || folders.state().starts_with("state=open admit=1"));
+    assert!(order(&folders, "{\"do\":\"drain\",\"why\":\"new disks\"}").contains("\"done\":true"));
+    eventually("drained", LONG, || {
+        folders.state().contains("state=closed admit=0") && folders.state().contains("drained")
+    });
+    assert!(!jobs.frozen(), "what runs runs on");
+    // Another guard knows it from its first tick on.
+    guard.stop();
+    let guard = Running::start(&text);
+    eventually("drained still", LONG, || folders.state().contains("reason=drained"));
+    assert!(order(&folders, "{\"do\":\"resume\"}").contains("\"done\":true"));
+    eventually("open again", LONG, || folders.state().starts_with("state=open admit=1"));
+    assert!(order(&folders, "{\"do\":\"freeze\",\"seconds\":2}").contains("\"done\":true"));
+    eventually("frozen by order", LONG, || jobs.frozen() && folders.state().contains("reason=ordered"));
+    eventually("thawed when its time is over", LONG, || !jobs.frozen());
+    eventually("open after it", LONG, || folders.state().starts_with("state=open admit=1"));
+    guard.stop();
+    let journal = folders.journal();
+    let given: Vec<_> = journal.iter().filter(|record| record.cause == "operator").collect();
+    assert_eq!(given.iter().map(|record| record.action.as_str()).collect::<Vec<_>>(), ["drain", "resume", "hold"]);
+    assert!(!given[0].by.is_empty() && given[0].sentence().ends_with("took batch off the node because new disks."));
+    assert!(given[2].sentence().ends_with("asked for a freeze of 2.0 s."), "{}", given[2].sentence());
+    assert!(journal.iter().any(|record| record.cause == "order_over" && record.action == "thaw"));
+}
+
 #[test]
 fn without_slice_and_segment_it_is_closed_and_says_why() {
     let folders = NodeFolders::new();

@@ -18,7 +18,7 @@ pub struct Record {
     pub to: NodeState,
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
-    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `close`, `open`, `quarantine`, `release`, `none`.
+    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -34,7 +34,10 @@ pub struct Record {
     pub jobs_of: u32,
     /// What came of it.
     pub outcome: Outcome,
-    /// Free text of the outcome, for a failure the error.
+    /// The operator who ordered it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Free text of the outcome, for a failure the error; of an order its reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// How long the action took, decision to effect.
@@ -114,6 +117,13 @@ impl Record {
             "close" => "No new jobs are let in".into(),
             "quarantine" => format!("{place} was put into quarantine"),
             "release" => format!("{place} was released from quarantine"),
+            "drain" => format!("{} took batch off the node", self.by),
+            "resume" => format!("{} gave the node back to batch", self.by),
+            "hold" => format!(
+                "{} asked for a freeze of {}",
+                self.by,
+                seconds(self.lasted_ns.unwrap_or_default() as f64 / 1e9)
+            ),
             "none" => String::new(),
             other if self.from == self.to => format!("The guard did `{other}`"),
             other => format!("The guard did `{other}` and went from {} to {}", self.from, self.to),
@@ -159,6 +169,10 @@ impl Record {
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
             "self_check" => "the guard's own checks fail".into(),
             "drained" => "an operator took batch off the node".into(),
+            "ordered" => "an operator asked for it".into(),
+            "order_over" => "the time for which an operator had asked for it is over".into(),
+            // Whoever it was gives the reason himself, or none.
+            "operator" => self.detail.clone(),
             "weak_suspended" => {
                 format!("precautionary freezes are suspended, they cost too much without need{measured}")
             }
@@ -224,6 +238,7 @@ mod tests {
             }),
             jobs: Vec::new(),
             jobs_of: 0,
+            by: String::new(),
             outcome: Outcome::Done,
             detail: String::new(),
             duration_ns: 0,

@@ -60,6 +60,7 @@ fn measure(path: &std::path::Path, per_tick: u64) -> std::io::Result<(Duration, 
             living: policy::JobSet::default(),
             self_check: true,
             drained: false,
+            ordered: false,
         };
         ladder.step(&inputs, now);
         // The first ticks open the file and make the first tables.

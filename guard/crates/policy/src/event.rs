@@ -54,6 +54,10 @@ pub enum Cause {
     SelfCheck,
     /// An operator took batch off the node.
     Drained,
+    /// An operator asked for a freeze.
+    Ordered,
+    /// The time for which he did is over.
+    OrderOver,
     /// Needless precautions cost too much; weak evidence is not acted upon until they cost less.
     WeakSuspended,
     /// Weak evidence is acted upon again.
@@ -62,7 +66,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 24] = [
+    pub const ALL: [Cause; 26] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -85,6 +89,8 @@ impl Cause {
         Cause::SignalMissing,
         Cause::SelfCheck,
         Cause::Drained,
+        Cause::Ordered,
+        Cause::OrderOver,
         Cause::WeakSuspended,
         Cause::WeakResumed,
     ];
@@ -114,6 +120,8 @@ impl Cause {
             Cause::SignalMissing => "signal_missing",
             Cause::SelfCheck => "self_check",
             Cause::Drained => "drained",
+            Cause::Ordered => "ordered",
+            Cause::OrderOver => "order_over",
             Cause::WeakSuspended => "weak_suspended",
             Cause::WeakResumed => "weak_resumed",
         }
@@ -299,6 +307,7 @@ impl Event {
             evidence: based.then_some(evidence),
             jobs: Vec::new(),
             jobs_of: 0,
+            by: String::new(),
             outcome: journal::Outcome::Pending,
             detail: String::new(),
             duration_ns: 0,

@@ -155,7 +155,8 @@ impl<F: Freezer> ControlLoop<F> {
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             self_check: self.node.slice_present(),
-            drained: false,
+            drained: self.shared.orders.drained.load(Ordering::Relaxed),
+            ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
         };
         let actions = self.ladder.step(&inputs, now_ns);
         let (written, effect) = self.act(&actions, now_ns);

@@ -177,6 +177,7 @@ mod tests {
             evidence: None,
             jobs: Vec::new(),
             jobs_of: 0,
+            by: String::new(),
             outcome: Outcome::Done,
             detail: String::new(),
             duration_ns: 5,

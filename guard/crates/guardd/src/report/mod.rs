@@ -14,12 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use intf::journal::{Job, Outcome, Record};
+use intf::order::Order;
 use intf::state::NodeState;
 use policy::{Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
 use crate::clock::Clock;
+use crate::operators::Given;
 use crate::shared::{lock, Owner, Shared};
 use crate::signals::Reading;
 
@@ -67,6 +69,8 @@ pub enum Message {
         /// Why not.
         fault: Option<Errno>,
     },
+    /// An operator gave an order.
+    Order(Given),
     /// The loop ends on purpose.
     Stopping,
 }
@@ -139,6 +143,7 @@ impl Reporter {
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
             Message::Slice { present } => self.slice(present),
             Message::Shaping { fault } => self.shaping(fault),
+            Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,
         }
     }
@@ -200,9 +205,34 @@ impl Reporter {
             jobs_of: 0,
             outcome: Outcome::Pending,
             detail: String::new(),
+            by: String::new(),
             duration_ns: 0,
             lasted_ns: None,
         }
+    }
+
+    fn order(&mut self, given: Given) {
+        let lasts_ns = match given.order {
+            Order::Freeze { seconds, .. } => Some(u64::from(seconds) * 1_000_000_000),
+            _ => None,
+        };
+        self.write(Record {
+            time_ns: self.realtime_of(given.at_ns),
+            monotonic_ns: given.at_ns,
+            from: self.state,
+            to: self.state,
+            cause: "operator".into(),
+            action: given.order.name().into(),
+            precaution: false,
+            evidence: None,
+            jobs: Vec::new(),
+            jobs_of: 0,
+            outcome: Outcome::Done,
+            detail: given.order.why(),
+            by: given.by,
+            duration_ns: 0,
+            lasted_ns: lasts_ns,
+        });
     }
 
     fn write(&mut self, record: Record) {

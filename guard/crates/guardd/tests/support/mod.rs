@@ -82,7 +82,8 @@ impl NodeFolders {
         let slice = jobs.file_name().unwrap().to_str().unwrap();
         format!(
             "[paths]\ncgroup = \"{cgroup}\"\njobs_slice = \"{slice}\"\nbatch_slice = \"{slice}\"\nrun = \"{}\"\ncontrol = \"{}\"\n\
-             [signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
+             memory = \"{}\"\n[signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
+            path("run"),
             path("run"),
             path("run"),
             path("storage/beer.lat"),

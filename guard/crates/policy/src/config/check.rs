@@ -73,6 +73,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             sys: absolute("paths.sys", paths.sys)?,
             run: absolute("paths.run", paths.run)?,
             control: absolute("paths.control", paths.control)?,
+            memory: absolute("paths.memory", paths.memory)?,
         },
         latency: LatencySignal {
             segment: absolute("signals.latency.segment", signals.latency.segment)?,

@@ -63,6 +63,8 @@ pub struct Paths {
     pub run: PathBuf,
     /// The shaping segment, which the storage daemons read.
     pub control: PathBuf,
+    /// What outlives a restart.
+    pub memory: PathBuf,
 }
 
 /// `[loop]`

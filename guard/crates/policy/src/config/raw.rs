@@ -54,6 +54,7 @@ section!(RawPaths {
     sys: PathBuf = "/sys".into(),
     run: PathBuf = "/run/beer/guard".into(),
     control: PathBuf = "/run/beer/control".into(),
+    memory: PathBuf = "/var/lib/beer/guard".into(),
 });
 
 section!(RawLoop {

@@ -31,6 +31,8 @@ pub(super) struct Freeze {
     pub widened: bool,
     /// What the guilty made slow.
     pub filesystem: Option<u16>,
+    /// An operator asked for it: it lasts for as long as he does.
+    pub ordered: bool,
     /// Not (yet) a real one.
     pub precaution: bool,
     /// A real freeze lasts at least so long.
@@ -209,6 +211,9 @@ impl Memory {
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
             _ => {}
         }
+        if let Some(freeze) = &mut self.freeze {
+            freeze.ordered |= t.cause == Cause::Ordered;
+        }
         if t.to != self.state || t.deed == Deed::Extend {
             self.since_ns = now_ns;
             self.counters.since_ns = now_ns;
@@ -226,6 +231,7 @@ impl Memory {
             hold_since_ns: now_ns,
             widened: false,
             filesystem: None,
+            ordered: false,
             precaution,
             hold_ns,
             calm_ns: now_ns,

@@ -70,6 +70,8 @@ pub struct Inputs<'a> {
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.
     pub drained: bool,
+    /// An operator asks for a freeze of all jobs.
+    pub ordered: bool,
 }
 
 /// What is to be done; the caller makes the node so.

@@ -99,6 +99,8 @@ pub(super) struct View {
     jobs: Option<u32>,
     /// Those that can be told apart.
     pub living: JobSet,
+    /// An operator asks for a freeze.
+    pub ordered: bool,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
 }
@@ -121,6 +123,7 @@ impl View {
             no_jobs: inputs.jobs == Some(0),
             jobs: inputs.jobs,
             living: inputs.living,
+            ordered: inputs.ordered,
             others_use_it: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {

@@ -7,6 +7,7 @@ mod frozen;
 mod guilty;
 mod innocence;
 mod model;
+mod ordered;
 mod precaution;
 mod properties;
 mod steps;

@@ -126,6 +126,7 @@ impl Model {
             living: policy::JobSet::default(),
             self_check: true,
             drained: false,
+            ordered: false,
         };
         let actions = self.ladder.step(&inputs, now);
         self.frozen = actions.hold.any();

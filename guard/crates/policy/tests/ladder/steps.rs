@@ -24,6 +24,7 @@ pub struct Steps {
     pub living: JobSet,
     pub self_check: bool,
     pub drained: bool,
+    pub ordered: bool,
     pub events: Vec<Event>,
     pub last: Option<Actions>,
 }
@@ -59,6 +60,7 @@ impl Steps {
             living: [0, 1, 2].into_iter().collect(),
             self_check: true,
             drained: false,
+            ordered: false,
             events: Vec::new(),
             last: None,
         }
@@ -85,6 +87,7 @@ impl Steps {
             living: self.living,
             self_check: self.self_check,
             drained: self.drained,
+            ordered: self.ordered,
         };
         let actions = self.ladder.step(&inputs, self.now);
         assert_eq!(actions.hold.any(), actions.state == NodeState::Frozen);

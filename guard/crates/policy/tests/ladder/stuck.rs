@@ -84,6 +84,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         living: policy::JobSet::default(),
         self_check: true,
         drained: false,
+        ordered: false,
     };
     assert_eq!(steps.ladder.step(&inputs, steps.now + TICK).quarantined, 0);
 }

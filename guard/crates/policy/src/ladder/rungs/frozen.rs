@@ -24,6 +24,9 @@ impl Rung for Frozen {
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         // Frozen without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Calm)) };
+        if view.ordered || freeze.ordered {
+            return ordered(&freeze, view);
+        }
         match freeze.precaution {
             true => precaution(&freeze, memory, view),
             false => real(&freeze, memory, view),
@@ -35,6 +38,17 @@ fn thaw(cause: Cause) -> Transition {
     // Not straight to open: new jobs wait until there has been slack.
     let about = About::default();
     Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about, hold: Hold::Nobody }
+}
+
+/// Whatever else there is: all of them, until the operator has had his time. What he leaves behind is judged afresh.
+fn ordered(freeze: &Freeze, view: &View) -> Option<Transition> {
+    let all = |deed| Some(still(Cause::Ordered, deed, Hold::All));
+    match (view.ordered, freeze.hold) {
+        (false, _) => Some(thaw(Cause::OrderOver)),
+        (true, _) if freeze.precaution => all(Deed::Extend),
+        (true, Hold::All) if freeze.ordered => None,
+        (true, _) => all(Deed::Widen),
+    }
 }
 
 /// It may last for longer than a request: the queue that batch left behind has to drain before a freeze can show that it

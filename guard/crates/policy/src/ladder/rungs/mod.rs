@@ -6,7 +6,7 @@ mod frozen;
 mod open;
 
 use super::memory::{Memory, Transition};
-use super::view::View;
+use super::view::{About, View};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
 use intf::state::NodeState;
@@ -33,9 +33,6 @@ pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
 /// them is to blame is known a moment later.
 fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
-    if view.no_jobs {
-        return None;
-    }
     let freeze = |cause, about| Transition {
         to: NodeState::Frozen,
         cause,
@@ -44,6 +41,12 @@ fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
         about,
         hold: Hold::All,
     };
+    if view.ordered {
+        return Some(freeze(Cause::Ordered, About::default()));
+    }
+    if view.no_jobs {
+        return None;
+    }
     if let Some((cause, about)) = view.strong {
         return Some(freeze(cause, about));
     }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The operators' socket: `beer drain`, `beer resume`, `beer freeze`. A thread of its own, so that an operator who is slow
+//! holds up other operators only. Root and the service's group (`Group=beer`) may connect; who did is said by the kernel
+//! (`SO_PEERCRED`), and goes into the journal.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use intf::order::{Answer, Order, LINE_BYTES, SOCKET};
+use policy::Config;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::clock::Clock;
+use crate::report::Message;
+use crate::shared::Shared;
+
+/// How long an operator may take to send his line or to take the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether the guard ends.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// An order that was accepted, for the journal.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The order.
+    pub order: Order,
+    /// Who gave it.
+    pub by: String,
+    /// When (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+}
+
+/// Takes orders.
+pub struct Operators {
+    listener: UnixListener,
+    drained: Drained,
+    passwd: PathBuf,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    outbox: SyncSender<Message>,
+}
+
+impl Operators {
+    /// Listens. That an earlier guard was told to drain the node holds from now on.
+    ///
+    /// # Errors
+    /// The socket cannot be made.
+    pub fn new(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        shared: Arc<Shared>,
+        outbox: SyncSender<Message>,
+    ) -> Result<Self> {
+        let drained = Drained(config.paths.memory.join("drained"));
+        shared.orders.drained.store(drained.is(), Ordering::Relaxed);
+        let listener = make(&config.paths.run.join(SOCKET))?;
+        listener.set_nonblocking(true).context(SOCKET)?;
+        Ok(Operators { listener, drained, passwd: PathBuf::from("/etc/passwd"), clock, shared, outbox })
+    }
+
+    /// Until the flag is up.
+    pub fn run(&self, shutdown: &AtomicBool) {
+        while !shutdown.load(Ordering::Relaxed) {
+            let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
+            if poll(&mut polled, Some(&LOOK)).is_ok_and(|ready| ready > 0) {
+                if let Ok((stream, _)) = self.listener.accept() {
+                    // Who does not hear the answer has hung up.
+                    let _ = self.serve(&stream);
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: &UnixStream) -> Result<()> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let by = self.name(socket_peercred(stream)?.uid.as_raw());
+        let mut line = String::new();
+        // One byte each second would be patient too: what comes in pieces has to come soon.
+        BufReader::new(stream.take(LINE_BYTES as u64)).read_line(&mut line)?;
+        let answer = match Order::parse(line.trim_end()).and_then(|order| self.obey(order, by)) {
+            Ok(said) => Answer { done: true, said },
+            Err(said) => Answer { done: false, said },
+        };
+        let mut text = serde_json::to_string(&answer)?;
+        text.push('\n');
+        let mut stream = stream;
+        Ok(stream.write_all(text.as_bytes())?)
+    }
+
+    fn obey(&self, order: Order, by: String) -> std::result::Result<String, String> {
+        let orders = &self.shared.orders;
+        let at_ns = self.clock.monotonic_ns();
+        let said = match &order {
+            Order::Drain { .. } => {
+                // First it holds, and then it is kept.
+                orders.drained.store(true, Ordering::Relaxed);
+                let kept = self.drained.set(true, &by, &order.why());
+                kept.map_err(|error| {
+                    format!("no new jobs until the guard restarts, but it cannot be kept: {error:#}")
+                })?;
+                "no job starts here any more, until `beer resume`; those that run run on".to_owned()
+            }
+            Order::Resume { .. } => {
+                let kept = self.drained.set(false, &by, "");
+                kept.map_err(|error| format!("the node stays drained: {error:#}"))?;
+                orders.drained.store(false, Ordering::Relaxed);
+                orders.freeze_until_ns.store(0, Ordering::Relaxed);
+                "jobs start again when all objectives have had slack for long enough".to_owned()
+            }
+            Order::Freeze { seconds, .. } => {
+                let until_ns = at_ns.saturating_add(u64::from(*seconds) * 1_000_000_000);
+                orders.freeze_until_ns.store(until_ns, Ordering::Relaxed);
+                format!("all jobs stand still for {seconds} s, or until `beer resume`")
+            }
+        };
+        if self.outbox.try_send(Message::Order(Given { order, by, at_ns })).is_err() {
+            Shared::count(&self.shared.dropped);
+        }
+        Ok(said)
+    }
+
+    /// A name, or the number where there is none.
+    fn name(&self, uid: u32) -> String {
+        let users = std::fs::read_to_string(&self.passwd).unwrap_or_default();
+        let of = |line: &str| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+        };
+        users.lines().find_map(of).unwrap_or_else(|| format!("user {uid}"))
+    }
+}
+
+fn make(path: &Path) -> Result<UnixListener> {
+    // What a guard left that was killed; that there is only one is known by now.
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
+        .with_context(|| path.display().to_string())?;
+    Ok(listener)
+}
+
+/// A file that is there while the node is drained, with who did it and why.
+struct Drained(PathBuf);
+
+impl Drained {
+    fn is(&self) -> bool {
+        self.0.exists()
+    }
+
+    fn set(&self, on: bool, by: &str, why: &str) -> Result<()> {
+        let done = match on {
+            true => std::fs::write(&self.0, format!("{by}: {why}\n")),
+            false => match std::fs::remove_file(&self.0) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                done => done,
+            },
+        };
+        done.with_context(|| self.0.display().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{sync_channel, Receiver};
+
+    struct At;
+    impl Clock for At {
+        fn monotonic_ns(&self) -> u64 {
+            7_000_000_000
+        }
+        fn realtime_ns(&self) -> u64 {
+            1
+        }
+    }
+
+    struct Rig {
+        folder: tempfile::TempDir,
+        operators: Operators,
+        shared: Arc<Shared>,
+        inbox: Receiver<Message>,
+    }
+
+    fn rig() -> Rig {
+        let folder = tempfile::tempdir().unwrap();
+        rig_in(folder)
+    }
+
+    fn rig_in(folder: tempfile::TempDir) -> Rig {
+        let root = folder.path().display();
+        let config = Config::parse("test", &format!("[paths]\nrun = \"{root}\"\nmemory = \"{root}\"\n")).unwrap();
+        let shared = Arc::new(Shared::default());
+        let (outbox, inbox) = sync_channel(8);
+        let operators = Operators::new(&config, Arc::new(At), Arc::clone(&shared), outbox).unwrap();
+        Rig { folder, operators, shared, inbox }
+    }
+
+    impl Rig {
+        fn ask(&self, bytes: &[u8]) -> String {
+            let mut client = UnixStream::connect(self.folder.path().join(SOCKET)).unwrap();
+            client.write_all(bytes).unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            let (served, _) = self.operators.listener.accept().unwrap();
+            let _ = self.operators.serve(&served);
+            drop(served);
+            let mut text = String::new();
+            client.read_to_string(&mut text).unwrap();
+            text
+        }
+
+        fn done(&self, line: &str) -> bool {
+            serde_json::from_str::<Answer>(&self.ask(line.as_bytes())).unwrap().done
+        }
+    }
+
+    #[test]
+    fn a_drain_outlives_the_guard_and_resume_ends_it() {
+        let first = rig();
+        assert!(!first.shared.orders.drained.load(Ordering::Relaxed));
+        assert!(first.done("{\"do\":\"drain\",\"why\":\"disk replacement\"}\n"));
+        assert!(first.shared.orders.drained.load(Ordering::Relaxed));
+        let Ok(Message::Order(given)) = first.inbox.try_recv() else { panic!("nothing was told") };
+        let uid = rustix::process::getuid().as_raw();
+        assert_eq!((given.by == "root", given.order.name(), given.at_ns), (uid == 0, "drain", 7_000_000_000));
+        // The guard is killed, and another one begins.
+        let Rig { folder, operators, .. } = first;
+        drop(operators);
+        let next = rig_in(folder);
+        assert!(next.shared.orders.drained.load(Ordering::Relaxed));
+        assert!(next.done("{\"do\":\"resume\"}\n") && next.done("{\"do\":\"resume\"}\n"));
+        assert!(!next.shared.orders.drained.load(Ordering::Relaxed));
+        assert!(!rig_in(next.folder).shared.orders.drained.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_freeze_is_until_a_time_and_resume_ends_it_too() {
+        let rig = rig();
+        assert!(rig.done("{\"do\":\"freeze\",\"seconds\":300}\n"));
+        assert_eq!(rig.shared.orders.freeze_until_ns.load(Ordering::Relaxed), 307_000_000_000);
+        assert!(rig.done("{\"do\":\"resume\"}\n"));
+        assert_eq!(rig.shared.orders.freeze_until_ns.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn what_is_no_order_changes_nothing_and_is_answered() {
+        let rig = rig();
+        for line in [&b"\n"[..], b"drain\n", b"{\"do\":\"freeze\",\"seconds\":999999}\n", b"{\"do\":\"drain\""] {
+            let answer: Answer = serde_json::from_str(&rig.ask(line)).unwrap();
+            assert!(!answer.done && !answer.said.is_empty());
+        }
+        // Neither text nor an end: hung up.
+        assert_eq!(rig.ask(&[0xff; 10]), "");
+        assert!(serde_json::from_str::<Answer>(&rig.ask(&[b'x'; LINE_BYTES])).is_ok_and(|answer| !answer.done));
+        assert!(rig.inbox.try_recv().is_err() && !rig.shared.orders.drained.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_drain_that_cannot_be_kept_is_said_and_holds_all_the_same() {
+        let rig = rig();
+        let Rig { mut operators, shared, .. } = rig;
+        operators.drained = Drained("/nowhere/drained".into());
+        let said = operators.obey(Order::Drain { why: String::new() }, "root".into()).unwrap_err();
+        assert!(said.contains("/nowhere/drained") && shared.orders.drained.load(Ordering::Relaxed), "{said}");
+        let said = operators.obey(Order::Resume { why: String::new() }, "root".into());
+        assert!(said.is_ok(), "what is not there need not be removed");
+    }
+}
