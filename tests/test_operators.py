@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators take batch off the node and give it back: what runs runs on, what waits is neither started nor lost."""
+
+from __future__ import annotations
+
+from beerbench.batch import IDLE, RUNNING, USER, Batch
+from beerbench.guard import Guard
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import assert_one_run, report_of
+
+OPERATOR = "olga"
+
+
+def ad_says(node: Machine, admit: str) -> bool:
+    return node.execute("condor_status -af BeerAdmit | head -n 1").stdout.strip() == admit
+
+
+def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard) -> None:
+    guard.wait_for_state("open", timeout=120)
+    running = batch.submit("burn --seconds 20 --on-signal 1")
+    scope = batch.wait_until_ready(running, timeout=240)
+
+    # a job's user may not, whoever is in the group may
+    refused = node.execute(f"runuser -u {USER} -- beer drain", check=False)
+    assert refused.status == 1
+    assert "group beer" in refused.stderr
+    node.execute(f"useradd --groups beer {OPERATOR}")
+    said = node.execute(f"runuser -u {OPERATOR} -- beer drain --why 'new disks'").stdout
+    assert "until `beer resume`" in said
+
+    guard.wait_for_state("closed", timeout=30)
+    wait_until(lambda: ad_says(node, "false"), 60, "HTCondor knows it", explain=guard.why)
+    waiting = batch.submit("burn --seconds 1")
+    node.execute("systemctl restart beer-guard", timeout=120)
+    guard.wait_for_state("closed", timeout=60)
+    batch.signal(scope)
+    looks = [(waiting.status, running.status) for _ in range(15)]  # each look takes about a second under emulation
+    assert {one for one, _ in looks} == {IDLE}, f"a job started on a drained node: {looks}"
+    assert looks[0][1] == RUNNING
+
+    node.execute("beer freeze --for 10min")
+    wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+    node.execute("beer resume --why 'disks are in'")
+    wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
+    for job in (running, waiting):
+        assert report_of(job, timeout=300)["ok"] is True
+        assert_one_run(job)
+
+    why = guard.why()
+    assert f"{OPERATOR} took batch off the node because new disks." in why
+    assert "root gave the node back to batch because disks are in." in why
