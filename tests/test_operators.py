@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators take batch off the node and give it back: what runs runs on, what waits is neither started nor lost."""
+"""Operators keep batch off the node and give it back: what runs runs on, what waits is neither started nor lost."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard) -> N
         assert_one_run(job)
 
     why = guard.why()
-    assert f"{OPERATOR} took batch off the node because new disks." in why
+    assert f"{OPERATOR} drained the node because new disks." in why
     assert "root gave the node back to batch because disks are in." in why

@@ -17,7 +17,7 @@ use intf::order::Order;
 use intf::units::Duration;
 use policy::Config;
 
-/// Shows what the guard and the storage daemons of this node do, and why; takes batch off the node and gives it back.
+/// Shows what the guard and the storage daemons of this node do, and why; keeps batch off the node and gives it back.
 #[derive(Parser)]
 #[command(
     name = "beer",
@@ -49,7 +49,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Take batch off the node for good: no job starts any more, also after a restart. Those that run run on.
+    /// No job starts on this node any more, also after a restart. Those that run run on.
     Drain {
         /// For the journal.
         #[arg(long, default_value = "", value_name = "TEXT")]

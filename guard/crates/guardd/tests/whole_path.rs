@@ -208,7 +208,7 @@ fn operators_take_batch_off_the_node_and_give_it_back() {
     let journal = folders.journal();
     let given: Vec<_> = journal.iter().filter(|record| record.cause == "operator").collect();
     assert_eq!(given.iter().map(|record| record.action.as_str()).collect::<Vec<_>>(), ["drain", "resume", "hold"]);
-    assert!(!given[0].by.is_empty() && given[0].sentence().ends_with("took batch off the node because new disks."));
+    assert!(!given[0].by.is_empty() && given[0].sentence().ends_with("drained the node because new disks."));
     assert!(given[2].sentence().ends_with("asked for a freeze of 2.0 s."), "{}", given[2].sentence());
     assert!(journal.iter().any(|record| record.cause == "order_over" && record.action == "thaw"));
 }

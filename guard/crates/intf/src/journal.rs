@@ -117,7 +117,7 @@ impl Record {
             "close" => "No new jobs are let in".into(),
             "quarantine" => format!("{place} was put into quarantine"),
             "release" => format!("{place} was released from quarantine"),
-            "drain" => format!("{} took batch off the node", self.by),
+            "drain" => format!("{} drained the node", self.by),
             "resume" => format!("{} gave the node back to batch", self.by),
             "hold" => format!(
                 "{} asked for a freeze of {}",
@@ -168,7 +168,7 @@ impl Record {
             "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
             "self_check" => "the guard's own checks fail".into(),
-            "drained" => "an operator took batch off the node".into(),
+            "drained" => "an operator drained the node".into(),
             "ordered" => "an operator asked for it".into(),
             "order_over" => "the time for which an operator had asked for it is over".into(),
             // Whoever it was gives the reason himself, or none.
