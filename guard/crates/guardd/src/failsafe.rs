@@ -169,7 +169,7 @@ impl Failsafe {
     fn thaw(&self) -> Result<bool> {
         let mut jobs = JobTable::new(&self.slice);
         jobs.look(true);
-        let mut freezer = SliceFreezer::new(&self.slice);
+        let mut freezer = SliceFreezer::remembering(&self.slice, &self.run);
         freezer.know(&jobs);
         if !freezer.asked().is_some_and(|hold| hold.any()) {
             return Ok(false);

@@ -112,6 +112,11 @@ impl JobTable {
         self.beyond.saturating_add(self.iter().count() as u32)
     }
 
+    /// Could they be listed?
+    pub fn listed(&self) -> bool {
+        !self.fault
+    }
+
     /// Could all be listed, and has each a place?
     pub fn complete(&self) -> bool {
         !self.fault && self.beyond == 0

@@ -56,7 +56,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
         shared: Arc::clone(&shared),
         outbox,
         signals: signals::all(config, owner),
-        freezer: SliceFreezer::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+        freezer: SliceFreezer::remembering(config.paths.cgroup.join(&config.paths.jobs_slice), &config.paths.run),
         shaping: ShapingActuator::new(&config.paths.control),
         state_file,
     });

@@ -55,25 +55,42 @@ fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
     assert_eq!(systemctl_said(&folders), CAPS);
 }
 
-#[test]
-fn jobs_that_were_frozen_alone_are_thawed_too() {
-    let folders = NodeFolders::new();
-    let failsafe = fake_systemctl(&folders);
-    let job = |name: &str, freeze: &str| {
+/// Two jobs, of which the first is frozen.
+fn one_of_two_frozen(folders: &NodeFolders) {
+    for (name, freeze) in [("docker-a.scope", "1\n"), ("docker-b.scope", "0\n")] {
         let folder = folders.slice().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("cgroup.freeze"), freeze).unwrap();
         std::fs::write(folder.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
-    };
-    let of = |name: &str| std::fs::read_to_string(folders.slice().join(name).join("cgroup.freeze")).unwrap();
+    }
+}
+
+fn asked_of_a(folders: &NodeFolders) -> String {
+    std::fs::read_to_string(folders.slice().join("docker-a.scope/cgroup.freeze")).unwrap()
+}
+
+#[test]
+fn jobs_that_were_frozen_alone_are_thawed_too() {
     for slice in ["0\n", "1\n"] {
+        let folders = NodeFolders::new();
+        let failsafe = fake_systemctl(&folders);
         std::fs::write(folders.slice().join("cgroup.freeze"), slice).unwrap();
-        job("docker-a.scope", "1\n");
-        job("docker-b.scope", "0\n");
+        one_of_two_frozen(&folders);
         assert!(failsafe.after_exit(true).unwrap().thawed);
-        assert!(of("docker-a.scope").starts_with('0') && of("docker-b.scope").starts_with('0') && !frozen(&folders));
+        assert!(asked_of_a(&folders).starts_with('0') && !frozen(&folders), "{slice}");
         assert!(!failsafe.after_exit(true).unwrap().thawed, "once");
     }
+}
+
+#[test]
+fn a_job_that_somebody_else_has_suspended_stays_so() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    one_of_two_frozen(&folders);
+    // The guard had frozen the slice, and no job.
+    std::fs::write(folders.path("run").join(guardd::actuators::SliceFreezer::MEMORY), "").unwrap();
+    assert!(failsafe.after_exit(true).unwrap().thawed);
+    assert!(!frozen(&folders) && asked_of_a(&folders).starts_with('1'));
 }
 
 #[test]

@@ -167,6 +167,31 @@ fn who_was_suspended_by_somebody_else_stays_so() {
 }
 
 #[test]
+fn whom_it_has_frozen_is_known_to_who_comes_after_it() {
+    let Some(jobs) = Jobs::new("memory") else { return };
+    let run = tempfile::tempdir().unwrap();
+    let guilty = jobs.hold("guilty.scope");
+    let actuator = || {
+        let mut freezer = SliceFreezer::remembering(&jobs.slice.path, run.path());
+        freezer.know(&jobs.table);
+        FreezeActuator::new(freezer)
+    };
+    // Nothing is known yet: what is frozen counts as a guard's.
+    jobs.innocent.write("cgroup.freeze", "1");
+    assert_eq!(actuator().applied(), jobs.hold("innocent.scope"));
+    // From now on it is.
+    let mut first = actuator();
+    assert_eq!(first.applied(), Hold::Nobody, "somebody else has suspended it");
+    settle(&mut first, guilty);
+    drop(first);
+    let mut next = actuator();
+    assert_eq!(next.applied(), guilty);
+    next.undo(monotonic_ns);
+    jobs.eventually_frozen(false, true);
+    assert_eq!(actuator().applied(), Hold::Nobody);
+}
+
+#[test]
 fn a_guard_that_comes_back_thaws_whom_the_one_before_had_frozen() {
     let Some(mut jobs) = Jobs::new("back") else { return };
     jobs.guilty.write("cgroup.freeze", "1");

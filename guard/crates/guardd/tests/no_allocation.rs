@@ -92,7 +92,11 @@ fn a_tick_allocates_nothing() {
         let now_ns = begun_ns + tick * 20_000_000;
         writer.heartbeat(now_ns).unwrap();
         // Jobs use the disk, so that it is looked for who does.
-        std::fs::write(folders.slice().join("io.stat"), io(tick)).unwrap();
+        for job in 0..3 {
+            let folder = folders.slice().join(format!("docker-{job:064}.scope"));
+            std::fs::write(folder.join("io.stat"), io(3 + tick * (job + 1))).unwrap();
+        }
+        std::fs::write(folders.slice().join("io.stat"), io(3 * 64 + tick * 6)).unwrap();
         for number in 0..6 {
             let filesystem = ((tick * 6 + number) % 96) as u16;
             let series = SeriesId { filesystem, kind: Kind::of(Op::Read, Class::Storage).unwrap() };

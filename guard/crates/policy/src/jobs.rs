@@ -37,6 +37,19 @@ impl JobSet {
         self
     }
 
+    /// The jobs that are in one of them.
+    pub fn or(mut self, other: &JobSet) -> JobSet {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
+        self
+    }
+
+    /// Takes the job of a place out.
+    pub fn remove(&mut self, place: usize) {
+        if let Some(word) = self.0.get_mut(place / 64) {
+            *word &= !(1 << (place % 64));
+        }
+    }
+
     /// Places, in their order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..JobSet::PLACES).filter(|place| self.contains(*place))
@@ -89,7 +102,8 @@ impl Hold {
 const COVERED: f32 = 0.9;
 
 /// The fewest jobs that did nearly all of batch's work on a device. `work` = work done lately by each job, in any unit; `all` = that of
-/// batch as a whole, in which there may be more: of jobs that have ended, or through the storage daemons.
+/// batch as a whole, in which there may be more: of jobs that have ended, or through the storage daemons. Seeks hide behind streams
+/// when work is counted in bytes, and streams behind seeks when it is counted in requests: ask for both.
 ///
 /// `None` = not known: too much of it is of nobody in the table, or there is none. No job with less work than another is named before
 /// it, so that who does nothing there is never to blame.
@@ -124,6 +138,9 @@ mod tests {
         assert_eq!((set.len(), set.is_empty(), set.contains(64), set.contains(65)), (4, false, true, false));
         assert!(JobSet::default().is_empty());
         assert_eq!(places(Some(set.and(&[64, 65].into_iter().collect()))), [64]);
+        let mut set = set.or(&[65].into_iter().collect());
+        set.remove(0);
+        assert_eq!(places(Some(set)), [63, 64, 65, 255]);
     }
 
     #[test]

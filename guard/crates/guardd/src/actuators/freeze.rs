@@ -70,15 +70,17 @@ impl Knob {
     }
 
     /// Opens what is not open. Descriptors of a removed cgroup answer `ENODEV` for ever and are dropped then.
-    fn open(&mut self) -> Option<(&OwnedFd, &OwnedFd)> {
+    fn open(&mut self) -> Result<(&OwnedFd, &OwnedFd), Errno> {
         let open = |name: &str, flags| rustix::fs::open(self.cgroup.join(name), flags | OFlags::CLOEXEC, Mode::empty());
-        if self.freeze.is_none() {
-            self.freeze = open("cgroup.freeze", OFlags::RDWR).ok();
-        }
-        if self.events.is_none() {
-            self.events = open("cgroup.events", OFlags::RDONLY).ok();
-        }
-        Some((self.freeze.as_ref()?, self.events.as_ref()?))
+        let freeze = match self.freeze.take() {
+            Some(freeze) => freeze,
+            None => open("cgroup.freeze", OFlags::RDWR)?,
+        };
+        let events = match self.events.take() {
+            Some(events) => events,
+            None => open("cgroup.events", OFlags::RDONLY)?,
+        };
+        Ok((self.freeze.insert(freeze), self.events.insert(events)))
     }
 
     fn close(&mut self) {
@@ -89,13 +91,9 @@ impl Knob {
     /// Does it on the open descriptors; if they are of a removed cgroup, once more on those of its successor.
     fn twice<T>(&mut self, work: impl Fn(&OwnedFd, &OwnedFd) -> Result<T, Errno>) -> Result<T, FreezeError> {
         for _ in 0..2 {
-            let Some((freeze, events)) = self.open() else {
-                self.close();
-                return Err(FreezeError::Missing);
-            };
-            match work(freeze, events) {
+            match self.open().and_then(|(freeze, events)| work(freeze, events)) {
                 Ok(value) => return Ok(value),
-                Err(Errno::NODEV) => self.close(),
+                Err(Errno::NODEV | Errno::NOENT | Errno::NOTDIR) => self.close(),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(FreezeError::Refused(errno)),
             }
@@ -147,6 +145,10 @@ pub struct SliceFreezer {
     known: bool,
     /// Whose effect is awaited; `None` = the slice's.
     awaited: Option<usize>,
+    /// Inode numbers of `ours`, for who comes after us.
+    memory: Option<OwnedFd>,
+    /// What the one before us had written there; `None` = nothing is known.
+    before: Option<Vec<u64>>,
 }
 
 impl SliceFreezer {
@@ -158,8 +160,26 @@ impl SliceFreezer {
             ours: JobSet::default(),
             known: false,
             awaited: None,
+            memory: None,
+            before: None,
         }
     }
+
+    /// One that keeps in mind in the run folder whom it has frozen, and knows whom the one before had.
+    pub fn remembering(slice: impl Into<PathBuf>, run: &Path) -> Self {
+        let path = run.join(Self::MEMORY);
+        let bytes = std::fs::read(&path).ok();
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        SliceFreezer {
+            before: bytes.map(|bytes| bytes.chunks_exact(8).filter_map(number).collect()),
+            memory: rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).ok(),
+            ..SliceFreezer::new(slice)
+        }
+    }
+
+    /// Name of the file in the run folder.
+    pub const MEMORY: &'static str = "held";
 
     /// The folder of the cgroup.
     pub fn slice(&self) -> &Path {
@@ -173,20 +193,44 @@ impl SliceFreezer {
     /// Freezes these and thaws those of ours that are not among them. A job that has ended in the meantime is no failure.
     fn write_jobs(&mut self, set: &JobSet) -> Result<(), FreezeError> {
         let mut outcome = Ok(());
-        let ours = self.ours;
+        let mut ours = self.ours;
+        // Known before it is done: a guard that comes back must know whom to thaw.
+        self.remember(&ours.or(set));
         for (place, knob) in self.jobs() {
             let freeze = set.contains(place);
-            if freeze || ours.contains(place) {
-                match knob.write(freeze) {
-                    Ok(()) | Err(FreezeError::Missing) => {}
-                    error => outcome = error,
-                }
+            let wanted = match freeze {
+                // Who stands still already was suspended by somebody else, and stays so when we thaw.
+                true => ours.contains(place) || knob.asked() != Some(true),
+                false => ours.contains(place),
+            };
+            if !wanted {
+                continue;
+            }
+            match knob.write(freeze) {
+                Ok(()) if freeze => ours.insert(place),
+                Ok(()) | Err(FreezeError::Missing) => ours.remove(place),
+                error => outcome = error,
             }
         }
-        if outcome.is_ok() {
-            self.ours = *set;
-        }
+        self.ours = ours;
+        self.remember(&ours);
         outcome
+    }
+
+    /// Writes down whose freeze is ours. Below /run: waits for no disk. Without it all that is found frozen counts as ours.
+    fn remember(&mut self, ours: &JobSet) {
+        let Some(file) = &self.memory else { return };
+        let mut text = [0u8; JobSet::PLACES * 8];
+        let mut used = 0;
+        for place in ours.iter() {
+            if let Some(Some(job)) = self.jobs.get(place) {
+                text[used..used + 8].copy_from_slice(&job.number.to_le_bytes());
+                used += 8;
+            }
+        }
+        if rustix::fs::ftruncate(file, used as u64).is_ok() {
+            let _ = rustix::io::pwrite(file, &text[..used], 0);
+        }
     }
 }
 
@@ -196,7 +240,7 @@ impl Freezer for SliceFreezer {
             // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
             Hold::All => self.slice.write(true),
             // First they, then their parent: nobody runs for a moment who is not to.
-            Hold::Jobs(set) => self.write_jobs(&set).and(self.slice.write(false)),
+            Hold::Jobs(set) => self.write_jobs(&set).and_then(|()| self.slice.write(false)),
             Hold::Nobody => self.write_jobs(&JobSet::default()).and(self.slice.write(false)),
         }
     }
@@ -239,14 +283,16 @@ impl Freezer for SliceFreezer {
             if self.jobs.len() <= place {
                 self.jobs.resize_with(place + 1, || None);
             }
-            let slot = &mut self.jobs[place];
-            if slot.as_ref().is_none_or(|known| known.number != job.number) {
-                let mut knob = Knob::new(self.slice.cgroup.join(&job.scope));
-                if !self.known && knob.asked() == Some(true) {
-                    self.ours.insert(place);
-                }
-                *slot = Some(JobKnob { number: job.number, knob });
+            if self.jobs[place].as_ref().is_some_and(|known| known.number == job.number) {
+                continue;
             }
+            let mut knob = Knob::new(self.slice.cgroup.join(&job.scope));
+            self.ours.remove(place);
+            let before = self.before.as_ref().is_none_or(|before| before.contains(&job.number));
+            if !self.known && before && knob.asked() == Some(true) {
+                self.ours.insert(place);
+            }
+            self.jobs[place] = Some(JobKnob { number: job.number, knob });
         }
         for (place, slot) in self.jobs.iter_mut().enumerate() {
             if !living.contains(place) {
@@ -254,7 +300,7 @@ impl Freezer for SliceFreezer {
             }
         }
         self.ours = self.ours.and(&living);
-        self.known = true;
+        self.known |= jobs.listed();
         self.awaited = None;
     }
 }

@@ -51,7 +51,7 @@ pub struct ControlLoop<F: Freezer> {
     times: LoopTimes,
     totals: Totals,
     slow_due_ns: u64,
-    published: Option<(NodeState, bool)>,
+    published: Option<(NodeState, bool, Hold)>,
     names_version: u64,
     jobs_version: u64,
 }
@@ -94,8 +94,12 @@ impl<F: Freezer> ControlLoop<F> {
         board.jobs.look(true);
         freezer.know(&board.jobs);
         let freezer = FreezeActuator::new(freezer);
+        board.hold = freezer.applied();
         let ladder = config.ladder.clone();
-        let ladder = if freezer.applied().any() { Ladder::adopt(ladder, now_ns) } else { Ladder::new(ladder, now_ns) };
+        let ladder = match freezer.applied() {
+            Hold::Nobody => Ladder::new(ladder, now_ns),
+            hold => Ladder::adopt(ladder, hold, now_ns),
+        };
         let slot = |signal: Box<dyn Signal>| {
             let health = SignalHealth { name: signal.name(), reading: Reading::Absent, value_ns: 0, took_ns: 0 };
             Slot { signal, read_ns: None, health }
@@ -152,6 +156,7 @@ impl<F: Freezer> ControlLoop<F> {
             batch_share: &self.board.batch_share,
             batch_share_now: &self.board.batch_share_now,
             guilty: &self.board.guilty,
+            others_use: &self.board.others_use,
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             self_check: self.node.slice_present(),
@@ -171,6 +176,9 @@ impl<F: Freezer> ControlLoop<F> {
 
     /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
     fn look_around(&mut self) {
+        // First who has ended: his knob is gone, and nobody has changed it.
+        self.board.jobs.look(self.board.hold.any());
+        self.follow_jobs();
         let drift = self.freezer.inspect();
         if drift == Some(Drift::Changed) {
             self.totals.drifts += 1;
@@ -186,7 +194,8 @@ impl<F: Freezer> ControlLoop<F> {
     fn read_signals(&mut self, now_ns: u64) {
         for slot in &mut self.signals {
             let period_ns = if self.board.uneasy { slot.signal.hurried_ns() } else { slot.signal.period_ns() };
-            if slot.read_ns.is_some_and(|read_ns| now_ns < read_ns + period_ns) {
+            let due = slot.read_ns.is_none_or(|read_ns| now_ns >= read_ns + period_ns);
+            if !due && !slot.signal.urgent(&self.board) {
                 continue;
             }
             slot.read_ns = Some(now_ns);
@@ -220,7 +229,7 @@ impl<F: Freezer> ControlLoop<F> {
             None => (false, self.freezer.read_back(now_ns)),
         };
         let fault = self.shaping.fault();
-        self.board.held = self.freezer.applied().any() || actions.hold.any();
+        self.board.hold = self.freezer.applied();
         self.shaping.keep(self.held(actions), now_ns);
         if self.shaping.fault() != fault {
             self.send(Message::Shaping { fault: self.shaping.fault() });
@@ -288,7 +297,7 @@ impl<F: Freezer> ControlLoop<F> {
     }
 
     fn publish(&mut self, actions: &Actions, now_ns: u64) {
-        let current = Some((actions.state, actions.precaution));
+        let current = Some((actions.state, actions.precaution, self.freezer.applied()));
         // Another thread copies the last view just now: the next tick is early enough.
         let Ok(mut view) = self.shared.snapshot.try_lock() else { return };
         let age_ns = now_ns.saturating_sub(view.at_ns);

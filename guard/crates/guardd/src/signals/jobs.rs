@@ -3,13 +3,13 @@
 //! cgroups between two readings. Work is charged to who asked for it, also when the page cache writes it out later
 //! (kernel, cgroup-v2.rst, "Writeback"; ext4, btrfs and xfs).
 //!
-//! What jobs do through the storage daemons is in nobody's `io.stat` but the daemon's: it counts as work of somebody
-//! unknown, so that nobody is blamed for it.
+//! What jobs do through the storage daemons is in nobody's `io.stat` but the daemon's, and journal commits and flushes
+//! are in nobody's at all: the first counts as work of somebody unknown, so that nobody is blamed for it.
 
 use intf::segment::layout::MAX_FILESYSTEMS as FILESYSTEMS;
 use kernfs::cgroup::{DeviceIo, IoStat};
 use policy::jobs::guilty;
-use policy::{Config, JobSet};
+use policy::{Config, Hold, JobSet};
 
 use super::{work, Board, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WORK_MIN};
 
@@ -18,22 +18,24 @@ use super::{work, Board, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WOR
 struct Meter {
     requests: u64,
     bytes: u64,
-    recent: [f32; 2],
+    recent: [(f32, f32); 2],
 }
 
 impl Meter {
-    fn since(&self, requests: u64, bytes: u64) -> f64 {
-        work(requests.saturating_sub(self.requests), bytes.saturating_sub(self.bytes))
+    fn since(&self, requests: u64, bytes: u64) -> (u64, u64) {
+        (requests.saturating_sub(self.requests), bytes.saturating_sub(self.bytes))
     }
 
     fn pass(&mut self, requests: u64, bytes: u64) {
-        self.recent = [self.since(requests, bytes) as f32, self.recent[0]];
+        let done = self.since(requests, bytes);
+        self.recent = [(done.0 as f32, done.1 as f32), self.recent[0]];
         (self.requests, self.bytes) = (requests, bytes);
     }
 
-    /// Two spells: a freeze that began a moment ago hides in the last one what led to it.
-    fn lately(&self) -> f32 {
-        self.recent[0] + self.recent[1]
+    /// Requests and bytes of two spells: in the last one alone a freeze that began a moment ago hides what led to it.
+    fn lately(&self) -> (f32, f32) {
+        let [last, before] = self.recent;
+        (last.0 + before.0, last.1 + before.1)
     }
 }
 
@@ -66,6 +68,8 @@ pub struct Jobs {
     version: u64,
     /// There was a reading before: a job that is new now has done all its work since then.
     known: bool,
+    /// At the last reading all stood still.
+    still: bool,
     scratch: Vec<(usize, f32)>,
     fault: Option<String>,
 }
@@ -82,6 +86,7 @@ impl Jobs {
             rows: Vec::new(),
             version: 0,
             known: false,
+            still: false,
             scratch: Vec::with_capacity(JobSet::PLACES),
             fault: None,
         }
@@ -94,10 +99,12 @@ impl Jobs {
         self.known = false;
         board.guilty.clear();
         board.guilty.resize(board.disks.len(), None);
+        board.others_use.clear();
+        board.others_use.resize(board.disks.len(), true);
     }
 
     /// Readers for new jobs, none for those that have ended.
-    fn follow(&mut self, board: &Board) {
+    fn follow(&mut self, board: &mut Board) {
         if self.rows.len() < JobSet::PLACES {
             self.rows.resize_with(JobSet::PLACES, || None);
         }
@@ -117,6 +124,10 @@ impl Jobs {
                     });
                 }
                 *row = Some(Row { number: job.number, io, meters });
+                // What was said of the one who had this place is not said of this one.
+                for set in board.guilty.iter_mut().flatten() {
+                    set.remove(place);
+                }
             }
         }
         for (place, row) in self.rows.iter_mut().enumerate() {
@@ -127,7 +138,7 @@ impl Jobs {
     }
 
     /// Reads the slice; returns whether a spell with work in it is over, so that it must be known whose it was.
-    fn whole(&mut self, now_ns: u64, board: &Board) -> bool {
+    fn whole(&mut self, now_ns: u64, board: &mut Board) -> bool {
         let mut any = false;
         let mut seen = [(0u64, 0u64); FILESYSTEMS];
         self.fault = each(&mut self.slice, &board.disks, |filesystem, requests, bytes| {
@@ -135,7 +146,14 @@ impl Jobs {
                 *seen = (requests, bytes);
             }
         });
-        let readable = self.fault.is_none();
+        if self.fault.is_some() {
+            board.guilty.fill(None);
+            board.others_use.fill(true);
+        }
+        // What is written back while all stand still was not asked for now: the last spell before a freeze ends with its first
+        // reading, and the next one begins when somebody runs again.
+        let still = board.hold == Hold::All;
+        let readable = self.fault.is_none() && !(still && self.still);
         for (filesystem, spell) in self.spells.iter_mut().enumerate() {
             let (requests, bytes) = seen.get(filesystem).copied().unwrap_or_default();
             let daemon = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
@@ -145,7 +163,8 @@ impl Jobs {
                 spell.begun_ns = now_ns;
                 continue;
             }
-            let done = spell.whole.since(requests, bytes);
+            let (more, more_bytes) = spell.whole.since(requests, bytes);
+            let done = work(more, more_bytes);
             let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
             spell.over = readable && (done >= WORK_MIN || seconds >= STALE_SECONDS);
             if spell.over {
@@ -155,6 +174,7 @@ impl Jobs {
                 any |= done > 0.0;
             }
         }
+        self.still = still;
         any
     }
 
@@ -187,16 +207,30 @@ impl Jobs {
     }
 
     fn blame(&mut self, board: &mut Board) {
+        let complete = board.jobs.complete();
         for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
-            let all = spell.whole.lately() + spell.daemon.lately();
-            self.scratch.clear();
-            let work = self.rows.iter().enumerate().filter_map(|(place, row)| {
-                Some((place, row.as_ref()?.meters.get(filesystem)?.lately())).filter(|(_, work)| *work > 0.0)
-            });
-            self.scratch.extend(work);
+            let (whole, daemon) = (spell.whole.lately(), spell.daemon.lately());
+            let of = |row: &Option<Row>| Some(row.as_ref()?.meters.get(filesystem)?.lately());
+            let (rows, scratch) = (&self.rows, &mut self.scratch);
+            let mut named = |pick: fn((f32, f32)) -> f32| {
+                scratch.clear();
+                let done =
+                    |(place, row): (usize, &Option<Row>)| Some((place, pick(of(row)?))).filter(|done| done.1 > 0.0);
+                scratch.extend(rows.iter().enumerate().filter_map(done));
+                guilty(scratch, pick(whole) + pick(daemon))
+            };
+            let enough = complete && work((whole.0 + daemon.0) as u64, (whole.1 + daemon.1) as u64) >= WORK_MIN;
+            let mut both = || Some(named(|done| done.0)?.or(&named(|done| done.1)?));
             if let Some(set) = board.guilty.get_mut(filesystem) {
-                let known = board.jobs.complete() && f64::from(all) >= WORK_MIN;
-                *set = if known { guilty(&mut self.scratch, all) } else { None };
+                *set = if enough { both() } else { None };
+            }
+            // Of the last spell alone, without what those who stand still had written before.
+            let held = |place: usize| matches!(board.hold, Hold::Jobs(set) if set.contains(place));
+            let last = |meter: &Meter| work(meter.recent[0].0 as u64, meter.recent[0].1 as u64);
+            let theirs = rows.iter().enumerate().filter(|(place, _)| held(*place));
+            let theirs: f64 = theirs.filter_map(|(_, row)| Some(last(row.as_ref()?.meters.get(filesystem)?))).sum();
+            if let Some(used) = board.others_use.get_mut(filesystem) {
+                *used = last(&spell.whole) + last(&spell.daemon) - theirs >= WORK_MIN;
             }
         }
     }
@@ -229,9 +263,14 @@ impl Signal for Jobs {
         self.period_ns.min(HURRIED_NS)
     }
 
+    fn urgent(&self, board: &Board) -> bool {
+        // Who was it? What comes after the freeze would blur it.
+        board.hold == Hold::All && !self.still
+    }
+
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
         self.fault = None;
-        board.jobs.look(board.held);
+        board.jobs.look(board.hold.any());
         if !self.enabled {
             return Reading::Absent;
         }
@@ -317,6 +356,10 @@ mod tests {
             std::fs::write(self.slice().join("io.stat"), text(&|_| true)).unwrap();
         }
 
+        fn writes(&mut self, job: &str, text: &str) {
+            std::fs::write(self.slice().join(job).join("io.stat"), text).unwrap();
+        }
+
         fn read(&mut self) {
             self.now_ns += SECOND_NS / 10;
             assert_eq!(self.signal.read(self.now_ns, &mut self.board), Reading::Value);
@@ -388,6 +431,61 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_back_while_all_stand_still_is_nobodys_guilt() {
+        let mut rig = Rig::new(&["hog.scope", "writer.scope"]);
+        rig.works("hog.scope", DISK, 50);
+        rig.works("writer.scope", DISK, 2);
+        rig.board.hold = Hold::All;
+        assert!(rig.signal.urgent(&rig.board));
+        rig.read();
+        assert!(!rig.signal.urgent(&rig.board), "once");
+        for _ in 0..8 {
+            rig.works("writer.scope", DISK, 50);
+            rig.read();
+        }
+        assert_eq!(rig.guilty(0), named("hog.scope"));
+    }
+
+    #[test]
+    fn who_uses_the_disk_beside_those_who_stand_still_is_known() {
+        let mut rig = Rig::new(&["hog.scope", "other.scope"]);
+        rig.works("hog.scope", DISK, 50);
+        rig.read();
+        let hog = rig.board.guilty[0].unwrap();
+        assert!(rig.board.others_use[0], "the hog itself, which runs");
+        rig.board.hold = Hold::Jobs(hog);
+        rig.works("hog.scope", DISK, 20);
+        rig.read();
+        assert!(!rig.board.others_use[0], "what it had written is its own");
+        rig.works("other.scope", DISK, 20);
+        rig.read();
+        assert!(rig.board.others_use[0]);
+        // Clients of the storage daemon are others too.
+        for _ in 0..6 {
+            rig.read();
+        }
+        assert!(!rig.board.others_use[0]);
+        rig.board.operations[0].batch = (50, 50 * 65_536);
+        rig.works("hog.scope", DISK, 10);
+        rig.read();
+        assert!(rig.board.others_use[0]);
+    }
+
+    #[test]
+    fn a_stream_does_not_hide_seeks() {
+        let mut rig = Rig::new(&["stream.scope", "seeks.scope"]);
+        // Forty times the bytes with as many requests: both are named.
+        rig.works("stream.scope", DISK, 40);
+        rig.writes("stream.scope", "8:16 rbytes=2000000000 wbytes=0 rios=10040 wios=0\n");
+        rig.writes("seeks.scope", "8:16 rbytes=655770624 wbytes=0 rios=10100 wios=0\n");
+        rig.writes("", "8:16 rbytes=2655770624 wbytes=0 rios=20140 wios=0\n");
+        rig.read();
+        let mut both = rig.guilty(0).unwrap();
+        both.sort();
+        assert_eq!(both, ["seeks.scope", "stream.scope"]);
+    }
+
+    #[test]
     fn too_little_says_nothing_and_is_not_forgotten_either() {
         let mut rig = Rig::new(&["a.scope"]);
         for _ in 0..3 {
@@ -417,6 +515,9 @@ mod tests {
     #[test]
     fn a_damaged_file_is_told_and_blames_nobody() {
         let mut rig = Rig::new(&["a.scope"]);
+        rig.works("a.scope", DISK, 50);
+        rig.read();
+        assert_eq!(rig.guilty(0), named("a.scope"));
         rig.works("a.scope", DISK, 50);
         let good = std::fs::read_to_string(rig.slice().join("io.stat")).unwrap();
         std::fs::write(rig.slice().join("io.stat"), "8:16 rbytes=x\n").unwrap();

@@ -8,7 +8,7 @@ mod latency;
 mod psi;
 
 use intf::segment::Filesystem;
-use policy::{Config, Evaluator, JobSet};
+use policy::{Config, Evaluator, Hold, JobSet};
 
 use crate::jobs::JobTable;
 use crate::metrics::Metric;
@@ -54,6 +54,10 @@ pub trait Signal: Send {
     fn hurried_ns(&self) -> u64 {
         self.period_ns()
     }
+    /// Now, whatever its period is?
+    fn urgent(&self, _board: &Board) -> bool {
+        false
+    }
     /// Reads it. Must not wait and, in steady state, not allocate.
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading;
     /// Why the last reading was not a value, in one line that names the file. Asked for only when that changed.
@@ -82,8 +86,10 @@ pub struct Board {
     pub disks_version: u64,
     /// The jobs of this node.
     pub jobs: JobTable,
-    /// Somebody stands still.
-    pub held: bool,
+    /// Who stands still.
+    pub hold: Hold,
+    /// Does anybody of batch use the disk of each filesystem who does not?
+    pub others_use: Vec<bool>,
     /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
     pub guilty: Vec<Option<JobSet>>,
     /// Some objective had evidence of a breach at the last tick.
@@ -109,7 +115,8 @@ impl Board {
             disks: Vec::new(),
             disks_version: 0,
             jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
-            held: false,
+            hold: Hold::Nobody,
+            others_use: Vec::new(),
             guilty: Vec::new(),
             uneasy: false,
             filesystems: Vec::new(),

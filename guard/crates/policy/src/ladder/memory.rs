@@ -97,6 +97,10 @@ pub(super) struct Memory {
     pub quarantined: u128,
     pub budget: Budget,
     pub counters: Counters,
+    /// Nobody is let go while others stay frozen before that: the last time it did not help.
+    pub all_until_ns: u64,
+    /// How often that was so since it last did.
+    misjudged: u32,
     /// The last precaution, until it is known whether it was needless.
     on_trial: Option<Ended>,
     innocence: [Innocence; OBJECTIVES],
@@ -120,6 +124,8 @@ impl Memory {
             quarantined: 0,
             budget: Budget::new(now_ns),
             counters,
+            all_until_ns: 0,
+            misjudged: 0,
             on_trial: None,
             innocence: [Innocence::default(); OBJECTIVES],
         }
@@ -251,8 +257,17 @@ impl Memory {
     fn change_hold(&mut self, t: &Transition, now_ns: u64) {
         if let Some(freeze) = &mut self.freeze {
             (freeze.hold, freeze.hold_since_ns) = (t.hold, now_ns);
-            freeze.widened |= t.deed == Deed::Widen;
             freeze.filesystem = t.about.filesystem().filter(|_| t.deed == Deed::Narrow);
+            if t.deed == Deed::Widen {
+                freeze.widened = true;
+                // Only now it can show whether batch is guilty at all.
+                freeze.calm_ns = now_ns;
+            }
+        }
+        if t.cause == Cause::GuiltyNotEnough {
+            let backoff_ns = self.config.innocent_backoff_ns << self.misjudged.min(DOUBLINGS);
+            self.all_until_ns = now_ns.saturating_add(backoff_ns);
+            self.misjudged += 1;
         }
     }
 
@@ -268,6 +283,9 @@ impl Memory {
     fn end_freeze(&mut self, precaution: bool, cause: Cause, now_ns: u64) {
         let Some(freeze) = self.freeze.take() else { return };
         let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
+        if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {
+            self.misjudged = 0;
+        }
         if !precaution {
             self.counters.frozen_ns += lasted_ns;
             self.thawed_ns = Some(now_ns);
@@ -280,8 +298,11 @@ impl Memory {
     }
 
     /// At the start of the guard: batch is frozen already.
-    pub fn adopt(&mut self, now_ns: u64) {
+    pub fn adopt(&mut self, hold: Hold, now_ns: u64) {
         self.begin_freeze(false, now_ns);
+        if let Some(freeze) = &mut self.freeze {
+            freeze.hold = hold;
+        }
         self.state = NodeState::Frozen;
         self.reason = Cause::Adopted;
     }

@@ -62,6 +62,8 @@ pub struct Inputs<'a> {
     pub batch_share_now: &'a [f32],
     /// Who did nearly all of batch's work on the device of each filesystem just now; `None` or a shorter slice = unknown.
     pub guilty: &'a [Option<JobSet>],
+    /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
+    pub others_use: &'a [bool],
     /// Jobs in beer-jobs.slice; `None` = unknown, counts as some.
     pub jobs: Option<u32>,
     /// Those of them that can be told apart.
@@ -134,10 +136,10 @@ impl Ladder {
         Ladder { memory: Memory::new(config, now_ns), adopted: false, acting: false }
     }
 
-    /// At a start that found batch already frozen: frozen since now, with the normal way to thaw.
-    pub fn adopt(config: LadderConfig, now_ns: u64) -> Ladder {
+    /// At a start that found these already frozen: frozen since now, with the normal way to thaw.
+    pub fn adopt(config: LadderConfig, hold: Hold, now_ns: u64) -> Ladder {
         let mut ladder = Ladder { adopted: true, acting: true, ..Ladder::new(config, now_ns) };
-        ladder.memory.adopt(now_ns);
+        ladder.memory.adopt(hold, now_ns);
         ladder
     }
 

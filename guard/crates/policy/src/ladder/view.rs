@@ -5,7 +5,7 @@ use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
-use crate::jobs::JobSet;
+use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use intf::segment::SeriesId;
 
@@ -27,15 +27,17 @@ pub(super) struct About {
 }
 
 impl About {
-    fn verdict(verdict: &Verdict, inputs: &Inputs<'_>) -> About {
-        let filesystem = verdict.worst.map(|s| s.filesystem);
-        About {
+    /// `limit` = who has less than this share of the device is not to blame for it.
+    fn verdict(verdict: &Verdict, inputs: &Inputs<'_>, limit: f64) -> About {
+        let about = About {
             objective: Some(verdict.objective),
             series: verdict.worst,
-            filesystem,
+            filesystem: verdict.worst.map(|s| s.filesystem),
             measure: Some(verdict.measure),
-            guilty: filesystem.and_then(|f| *inputs.guilty.get(usize::from(f))?),
-        }
+            guilty: None,
+        };
+        let used = about.if_guilty(inputs, limit).and_then(|used| used.filesystem);
+        About { guilty: used.and_then(|f| *inputs.guilty.get(usize::from(f))?), ..about }
     }
 
     fn objective(verdict: &Verdict) -> About {
@@ -127,10 +129,8 @@ impl View {
             others_use_it: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {
-            let share = inputs.batch_share_now.get(usize::from(filesystem)).copied().unwrap_or(f32::NAN);
-            // A comparison with NaN is false: what is not known counts as use.
-            let unused = f64::from(share) < memory.config.batch_share_min;
-            view.others_use_it = !unused;
+            // What is not known counts as use.
+            view.others_use_it = inputs.others_use.get(usize::from(filesystem)).is_none_or(|used| *used);
         }
         if inputs.drained {
             view.against = Some((Cause::Drained, About::default()));
@@ -190,7 +190,7 @@ impl View {
             self.against = self.against.or(Some((cause, About::objective(verdict))));
             return;
         }
-        let about = About::verdict(verdict, inputs);
+        let about = About::verdict(verdict, inputs, memory.config.batch_share_guilty);
         memory.note_calm(verdict.objective, verdict.level == Level::Calm, self.now_ns);
         if verdict.level != Level::Calm && memory.innocent_of(verdict.objective, self.now_ns) {
             self.against = self.against.or(Some((Cause::BreachWithoutBatch, about)));
@@ -280,8 +280,13 @@ fn note_use(memory: &mut Memory, inputs: &Inputs<'_>, index: usize) {
     }
 }
 
-/// Did the oldest request in flight begin while batch ran, or so shortly after that what batch had sent was still there?
+/// Did the oldest request in flight begin while batch ran, or so shortly after that what batch had sent was still there? While
+/// only some jobs stand still batch runs.
 fn began_under_batch(memory: &Memory, load: &FilesystemLoad, now_ns: u64) -> bool {
-    let frozen_ns = memory.freeze.map_or(0, |freeze| now_ns.saturating_sub(freeze.since_ns));
-    load.oldest_ns.saturating_add(DRAIN_NS) >= frozen_ns
+    let since_ns = match memory.freeze {
+        Some(freeze) if freeze.hold == Hold::All && freeze.widened => freeze.hold_since_ns,
+        Some(freeze) if freeze.hold == Hold::All => freeze.since_ns,
+        _ => return true,
+    };
+    load.oldest_ns.saturating_add(DRAIN_NS) >= now_ns.saturating_sub(since_ns)
 }

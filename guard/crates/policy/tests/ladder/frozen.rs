@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{config, Steps, MS, S, TICK};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Ladder, Level, SignalState};
+use policy::{Cause, Deed, Hold, Ladder, Level, SignalState};
 
 #[test]
 fn strong_evidence_freezes_at_once_and_holds() {
@@ -89,7 +89,7 @@ fn nothing_is_frozen_for_longer_than_freeze_max() {
 
 #[test]
 fn found_frozen_is_frozen_since_now_and_thaws_the_normal_way() {
-    let mut steps = Steps::with(Ladder::adopt(config(), 1000 * S));
+    let mut steps = Steps::with(Ladder::adopt(config(), Hold::All, 1000 * S));
     assert!(steps.ladder.acting());
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);

@@ -22,9 +22,15 @@ fn breach_of(mut steps: Steps, level: Level) -> Steps {
     steps
 }
 
+/// Job 1 did it, says who looked.
+fn blame(steps: &mut Steps) {
+    steps.guilty[0] = Some(jobs(&[1]));
+    steps.batch_share_now[0] = 0.5;
+}
+
 fn narrowed() -> Steps {
     let mut steps = breach(Level::Strong);
-    steps.guilty[0] = Some(jobs(&[1]));
+    blame(&mut steps);
     steps.step();
     assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
     steps
@@ -62,7 +68,7 @@ fn a_precaution_is_of_all_and_what_it_becomes_is_of_the_guilty() {
 #[test]
 fn all_are_frozen_again_if_it_does_not_help_and_others_use_the_disk_too() {
     let mut steps = narrowed();
-    steps.batch_share_now[0] = 0.03;
+    steps.others_use[0] = true;
     steps.run(S - TICK);
     assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
     steps.step();
@@ -72,17 +78,11 @@ fn all_are_frozen_again_if_it_does_not_help_and_others_use_the_disk_too() {
     steps.run(5 * S);
     assert_eq!(steps.actions().hold, Hold::All);
     assert_eq!(steps.events.len(), 3);
-    // Batch as a whole is innocent after the time that a freeze has from its beginning.
-    steps.run(5 * S);
+    // Batch as a whole is innocent when all of them have stood still for as long as a freeze may take to help.
+    steps.run(5 * S - TICK);
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.step();
     assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
-}
-
-#[test]
-fn what_is_not_known_to_be_unused_counts_as_used() {
-    let mut steps = narrowed();
-    steps.batch_share_now[0] = f32::NAN;
-    steps.run(S);
-    assert_eq!(steps.actions().hold, Hold::All);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn evidence_that_fades_is_given_its_time_where_nobody_else_uses_the_disk() {
     for level in [Level::Weak, Level::Strong] {
         let mut steps = narrowed();
         // Use of another disk is no matter.
-        steps.batch_share_now = [0.01, 0.9];
+        steps.others_use = [false, true];
         steps.level(level);
         steps.run(4 * S - TICK);
         assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
@@ -100,14 +100,70 @@ fn evidence_that_fades_is_given_its_time_where_nobody_else_uses_the_disk() {
 }
 
 #[test]
-fn a_request_that_hangs_is_too_severe_to_look_for_the_guilty() {
+fn evidence_on_another_disk_is_another_hog() {
     let mut steps = narrowed();
-    steps.filesystems[0].stuck = true;
-    steps.filesystems[0].batch_in_flight = 1;
-    steps.step();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    steps.run(S);
     assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn what_comes_after_it_was_calm_freezes_the_others_only_if_it_is_strong() {
+    let mut steps = narrowed();
+    // A long hold, so that it does not end in between.
+    steps.level(Level::Calm);
+    steps.run(500 * MS);
+    steps.level(Level::Weak);
+    steps.run(8 * S);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])), "a blip is none of theirs");
+    steps.level(Level::Strong);
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::All, "slow for more than four seconds, and now for sure");
+}
+
+#[test]
+fn who_was_wrong_is_not_asked_again_for_a_while() {
+    let mut steps = narrowed();
+    steps.others_use[0] = true;
+    steps.run(S);
+    assert_eq!(steps.actions().hold, Hold::All);
+    steps.level(Level::Calm);
+    steps.until_left(10 * S);
+    steps.run(5 * S);
+    steps.level(Level::Strong);
+    steps.run(S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All), "the blame is not believed");
+    steps.level(Level::Calm);
+    steps.run(70 * S);
+    steps.level(Level::Strong);
+    steps.run(2 * TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])), "a minute later it is");
+}
+
+#[test]
+fn who_has_next_to_no_share_of_the_disk_is_not_to_blame() {
+    let mut steps = breach(Level::Strong);
+    blame(&mut steps);
+    for share in [0.19, f32::NAN] {
+        steps.batch_share_now[0] = share;
+        steps.run(200 * MS);
+        assert_eq!(steps.actions().hold, Hold::All);
+    }
+}
+
+#[test]
+fn a_request_that_hangs_is_too_severe_to_look_for_the_guilty() {
+    for later in [TICK, S] {
+        let mut steps = narrowed();
+        steps.level(Level::Calm);
+        steps.run(later);
+        steps.filesystems[0].stuck = true;
+        steps.filesystems[0].oldest_ns = 0;
+        steps.step();
+        assert_eq!(steps.actions().hold, Hold::All, "those who run may have done it");
+    }
     let mut steps = Steps::open();
-    steps.guilty[0] = Some(jobs(&[1]));
+    blame(&mut steps);
     steps.filesystems[0].stuck = true;
     steps.run(S);
     assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
@@ -117,13 +173,15 @@ fn a_request_that_hangs_is_too_severe_to_look_for_the_guilty() {
 fn nobody_is_let_go_when_all_are_guilty_or_who_is_guilty_is_not_known() {
     for guilty in [None, Some(jobs(&[0, 1, 2])), Some(jobs(&[7])), Some(JobSet::default())] {
         let mut steps = breach(Level::Strong);
+        blame(&mut steps);
         steps.guilty[0] = guilty;
         steps.run(500 * MS);
         assert_eq!(steps.actions().hold, Hold::All, "{guilty:?}");
     }
     // Of three jobs that are there one cannot be told from the slice.
     let mut steps = breach(Level::Strong);
-    (steps.jobs, steps.guilty[0]) = (None, Some(jobs(&[1])));
+    blame(&mut steps);
+    steps.jobs = None;
     steps.run(500 * MS);
     assert_eq!(steps.actions().hold, Hold::All);
 }
@@ -131,7 +189,8 @@ fn nobody_is_let_go_when_all_are_guilty_or_who_is_guilty_is_not_known() {
 #[test]
 fn blame_on_another_disk_is_none() {
     let mut steps = breach(Level::Strong);
-    steps.guilty[1] = Some(jobs(&[1]));
+    blame(&mut steps);
+    steps.guilty = [None, Some(jobs(&[1]))];
     steps.run(500 * MS);
     assert_eq!(steps.actions().hold, Hold::All);
 }
@@ -140,7 +199,7 @@ fn blame_on_another_disk_is_none() {
 fn what_is_known_late_comes_too_late() {
     let mut steps = breach(Level::Strong);
     steps.run(S);
-    steps.guilty[0] = Some(jobs(&[1]));
+    blame(&mut steps);
     steps.run(S);
     assert_eq!(steps.actions().hold, Hold::All);
 }
@@ -152,7 +211,16 @@ fn an_administrator_may_want_all_of_them_frozen() {
     steps.run(3 * S);
     steps.events.clear();
     let mut steps = breach_of(steps, Level::Strong);
-    steps.guilty[0] = Some(jobs(&[1]));
+    blame(&mut steps);
     steps.run(S);
     assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn a_guard_that_comes_back_goes_on_with_those_whom_it_finds_frozen() {
+    let mut steps = Steps::with(Ladder::adopt(config(), Hold::Jobs(jobs(&[1])), 1000 * S));
+    steps.run(S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::Jobs(jobs(&[1]))));
+    steps.until_left(10 * S);
+    assert_eq!(steps.actions().hold, Hold::Nobody);
 }

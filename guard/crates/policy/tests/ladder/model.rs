@@ -122,6 +122,7 @@ impl Model {
             batch_share: &share,
             batch_share_now: &share,
             guilty: &[],
+            others_use: &[],
             jobs: Some(4),
             living: policy::JobSet::default(),
             self_check: true,

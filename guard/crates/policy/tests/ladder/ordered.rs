@@ -32,6 +32,7 @@ fn it_takes_over_what_is_frozen_on_evidence() {
         steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
         steps.step();
         steps.guilty[0] = Some([1].into_iter().collect());
+        steps.batch_share_now[0] = if level == Level::Strong { 0.5 } else { 0.0 };
         steps.step();
         steps.ordered = true;
         steps.step();

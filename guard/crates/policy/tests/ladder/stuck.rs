@@ -80,6 +80,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         batch_share: &[],
         batch_share_now: &[],
         guilty: &[],
+        others_use: &[],
         jobs: None,
         living: policy::JobSet::default(),
         self_check: true,

@@ -87,7 +87,8 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     if let Some(calm_for_ns) = view.calm_for_ns {
         return (calm_for_ns >= view.dwell_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
     }
-    if view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
+    let all = freeze.hold == Hold::All;
+    if all && view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
         memory.acquit(freeze.accused, view.now_ns);
         return Some(with_evidence(Cause::BatchInnocent, view));
     }
@@ -108,14 +109,20 @@ fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
             // What they had in flight takes its time, so does what clients had to wait for meanwhile, and evidence too: that it
             // is still there says little unless others use the disk as well. Requests that hang are given no time.
             let stuck = matches!(view.strong, Some((Cause::Stuck, _)));
-            let no_better = view.strong.is_some() && view.others_use_it && held_ns >= timeout_ns;
-            let not_good = view.calm_for_ns.is_none() && held_ns >= PATIENCE * timeout_ns;
-            let widen = || with_evidence(Cause::GuiltyNotEnough, view).about;
-            (stuck || no_better || not_good)
-                .then(|| Transition { about: widen(), ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) })
+            let elsewhere = view.strong.is_some_and(|(_, about)| about.filesystem() != freeze.filesystem);
+            let others = view.others_use_it || elsewhere;
+            let no_better = view.strong.is_some() && others && held_ns >= timeout_ns;
+            // Evidence that comes after it was calm is judged for what it is.
+            let slow_ns = view.now_ns.saturating_sub(freeze.hold_since_ns.max(freeze.calm_ns));
+            let again = freeze.calm_ns > freeze.hold_since_ns;
+            let not_good =
+                view.calm_for_ns.is_none() && (view.strong.is_some() || !again) && slow_ns >= PATIENCE * timeout_ns;
+            let about = with_evidence(Cause::GuiltyNotEnough, view).about;
+            let widen = Transition { about, ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) };
+            (stuck || no_better || not_good).then_some(widen)
         }
         Hold::All if memory.config.guilty_first && !freeze.widened && held_ns < timeout_ns => {
-            let (about, jobs) = view.guilty_few()?;
+            let (about, jobs) = view.guilty_few().filter(|_| view.now_ns >= memory.all_until_ns)?;
             Some(Transition { about, ..still(Cause::Guilty, Deed::Narrow, Hold::Jobs(jobs)) })
         }
         _ => None,
