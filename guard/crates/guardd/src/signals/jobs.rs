@@ -265,14 +265,15 @@ impl Signal for Jobs {
 
     fn urgent(&self, board: &Board) -> bool {
         // Who was it? What comes after the freeze would blur it.
-        board.hold == Hold::All && !self.still
+        self.enabled && board.hold == Hold::All && !self.still
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
         self.fault = None;
         board.jobs.look(board.hold.any());
         if !self.enabled {
-            return Reading::Absent;
+            // Who is there is known all the same.
+            return Reading::Value;
         }
         if self.version != board.disks_version {
             self.begin_anew(board);
@@ -289,7 +290,7 @@ impl Signal for Jobs {
     }
 
     fn fault(&self) -> String {
-        self.fault.clone().unwrap_or_else(|| "signals.disk is switched off: nobody in particular is blamed".into())
+        self.fault.clone().unwrap_or_default()
     }
 
     fn sample(&self, _samples: &mut Vec<Sample>) {}
@@ -508,8 +509,10 @@ mod tests {
         let mut rig = Rig::new(&["a.scope"]);
         rig.signal.enabled = false;
         std::fs::create_dir(rig.slice().join("b.scope")).unwrap();
-        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Absent);
+        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Value);
         assert_eq!(rig.board.jobs.count(), 2);
+        rig.board.hold = Hold::All;
+        assert!(!rig.signal.urgent(&rig.board));
     }
 
     #[test]
