@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from beerbench.batch import RUNNING, Batch, Job
+from beerbench.batch import RUNNING, USER, Batch, Job
 from beerbench.errors import BenchmarkError
 from beerbench.guard import Guard
 from beerbench.neighbours import DISTURBED, Neighbours
@@ -173,6 +173,7 @@ def test_with_the_guard(
         assert alone, f"nobody in particular was blamed:\n{guard.why()}"
         assert {one.jobs for one in alone} == {(scope,)}, f"not the hog alone:\n{guard.why()}"
         assert lost < HOLD / 2, "the innocent stood still with the hog"
+        assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
     guard.wait_for_state("open", timeout=180)
 
 

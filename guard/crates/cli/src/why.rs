@@ -14,6 +14,9 @@ use intf::units;
 
 use crate::say;
 
+/// So many jobs are named in a line, and more only counted.
+const NAMED: usize = 3;
+
 /// `10m` as people write it, or any duration of the configuration (`10min`, `90s`).
 pub fn parse_since(text: &str) -> Result<u64, String> {
     let minutes = text.strip_suffix('m').filter(|number| !number.is_empty());
@@ -49,6 +52,11 @@ fn line(record: &Record) -> String {
         let count = record.jobs.len();
         let of = u64::from(record.jobs_of);
         line += &match of > count as u64 {
+            // Few of many: it matters which.
+            true if count <= NAMED => {
+                let names: Vec<String> = record.jobs.iter().map(intf::journal::Job::name).collect();
+                format!(" [{count} of {}: {}]", say::count(of, "job"), names.join(", "))
+            }
             true => format!(" [{count} of {}]", say::count(of, "job")),
             false => format!(" [{}]", say::count(count as u64, "job")),
         };
@@ -185,6 +193,23 @@ mod tests {
         assert!(lines[1].contains("[FAILED: the slice is missing]"), "{text}");
         let records: Vec<Record> = serde_json::from_str(&shown(dir.path(), true)).unwrap();
         assert_eq!(records.len(), 2);
+    }
+
+    #[test]
+    fn few_of_many_are_named() {
+        let mut one = record(Now.realtime_ns() - 1_000_000_000, Outcome::Done);
+        one.jobs_of = 64;
+        one.jobs[0] = intf::journal::Job {
+            id: "12.0".into(),
+            owner: "alice".into(),
+            slot: "slot1_2".into(),
+            ..one.jobs[0].clone()
+        };
+        one.jobs[1].scope = "docker-0a.scope".into();
+        let text = shown(journal(&[one.clone()]).path(), false);
+        assert!(text.contains("[2 of 64 jobs: 12.0 of alice in slot1_2, docker-0a.scope]"), "{text}");
+        one.jobs = vec![one.jobs[0].clone(); NAMED + 1];
+        assert!(shown(journal(&[one]).path(), false).contains("[4 of 64 jobs]"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod memory;
 pub mod metrics;
 pub mod notify;
 pub mod operators;
+pub mod passwd;
 pub mod publisher;
 pub mod report;
 pub mod run;

@@ -19,6 +19,7 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::clock::Clock;
+use crate::passwd;
 use crate::report::Message;
 use crate::shared::Shared;
 
@@ -131,13 +132,7 @@ impl Operators {
 
     /// A name, or the number where there is none.
     fn name(&self, uid: u32) -> String {
-        let users = std::fs::read_to_string(&self.passwd).unwrap_or_default();
-        let of = |line: &str| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-        };
-        users.lines().find_map(of).unwrap_or_else(|| format!("user {uid}"))
+        passwd::name(&std::fs::read_to_string(&self.passwd).unwrap_or_default(), uid)
     }
 }
 

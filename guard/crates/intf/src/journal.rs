@@ -74,6 +74,25 @@ pub struct Job {
     /// Its HTCondor slot, where known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub slot: String,
+    /// Its HTCondor job, for example `12.0`, where known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
+    /// The user whose it is, where known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+}
+
+impl Job {
+    /// For people: `12.0 of alice in slot1_2`, or its container where HTCondor's name is not known.
+    pub fn name(&self) -> String {
+        let mut name = if self.id.is_empty() { self.scope.clone() } else { self.id.clone() };
+        for (word, text) in [("of", &self.owner), ("in", &self.slot)] {
+            if !text.is_empty() {
+                name += &format!(" {word} {text}");
+            }
+        }
+        name
+    }
 }
 
 /// What came of an action.

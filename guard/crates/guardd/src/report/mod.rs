@@ -2,12 +2,13 @@
 //! The reporter thread: everything about a decision that can be slow. A disk that hangs below the journal holds up
 //! this thread and nothing else; what then does not fit into its channel is counted.
 
+mod identity;
 mod journal;
 mod log;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use crate::operators::Given;
 use crate::shared::{lock, Owner, Shared};
 use crate::signals::Reading;
 
+use identity::Identities;
 pub use journal::JournalFile;
 pub use log::Log;
 
@@ -85,6 +87,7 @@ pub struct Reporter {
     control: PathBuf,
     slice: PathBuf,
     jobs: Arc<[Option<Box<str>>]>,
+    identities: Identities,
     journal: JournalFile,
     log: Log,
     names: Arc<Names>,
@@ -100,6 +103,7 @@ impl Reporter {
         Reporter {
             slice: config.paths.cgroup.join(&config.paths.jobs_slice),
             jobs: Arc::default(),
+            identities: Identities::new(Path::new("/")),
             segment: config.latency.segment.clone(),
             control: config.paths.control.clone(),
             journal: JournalFile::new(&config.journal),
@@ -137,7 +141,10 @@ impl Reporter {
                 (*lock(&self.shared.names)).clone_from(&names);
                 self.names = names;
             }
-            Message::Jobs(jobs) => self.jobs = jobs,
+            Message::Jobs(jobs) => {
+                self.identities.follow(jobs.iter().flatten().map(|scope| &**scope));
+                self.jobs = jobs;
+            }
             Message::Decision { event, written } => self.decision(&event, written),
             Message::Effect(effect) => self.effect(&effect),
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
@@ -189,7 +196,7 @@ impl Reporter {
     }
 
     /// An effect without a decision of the ladder: the guard ends, or puts right what somebody else wrote.
-    fn unasked(&self, effect: &Effect) -> Record {
+    fn unasked(&mut self, effect: &Effect) -> Record {
         let to = if self.stopping { NodeState::Closed } else { self.state };
         Record {
             time_ns: self.realtime_of(effect.decided_ns),
@@ -307,17 +314,14 @@ impl Reporter {
         }
     }
 
-    fn job_scopes(&self, hold: Hold) -> Vec<Job> {
+    fn job_scopes(&mut self, hold: Hold) -> Vec<Job> {
         let touched = |place: usize| match hold {
             Hold::Nobody => false,
             Hold::Jobs(set) => set.contains(place),
             Hold::All => true,
         };
         let named = self.jobs.iter().enumerate().filter_map(|(place, name)| Some((place, name.as_ref()?)));
-        named
-            .filter(|(place, _)| touched(*place))
-            .map(|(_, scope)| Job { scope: scope.to_string(), slot: String::new() })
-            .collect()
+        named.filter(|(place, _)| touched(*place)).map(|(_, scope)| self.identities.of(scope)).collect()
     }
 
     fn realtime_of(&self, monotonic_ns: u64) -> u64 {

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose job a container is, for the journal. By what the container engine and the kernel say, never by what a job could have
+//! written: the engine's own description of the container (below /run, so no disk is waited for) tells its user and, by the
+//! scratch folder `dir_<pid>` that HTCondor mounts into it, the starter; and the starter's child `docker start -a
+//! HTCJob<cluster>_<proc>_<slot>_PID<pid>` (HTCondor 23, docker universe) tells job and slot.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use intf::journal::Job;
+use serde::Deserialize;
+
+/// A description has some 50 KiB.
+const LIMIT: u64 = 1 << 20;
+
+/// Where engines keep descriptions of running containers: beginning of the scope's name, folder, file in the folder of the
+/// container.
+const ENGINES: [(&str, &str, &str); 2] = [
+    ("docker-", "run/containerd/io.containerd.runtime.v2.task/moby", "config.json"),
+    ("libpod-", "run/containers/storage/overlay-containers", "userdata/config.json"),
+];
+
+/// What is needed of an OCI runtime configuration (runtime-spec, config.md).
+#[derive(Deserialize)]
+struct Description {
+    process: Process,
+    #[serde(default)]
+    mounts: Vec<Mount>,
+}
+
+#[derive(Deserialize)]
+struct Process {
+    user: User,
+}
+
+#[derive(Deserialize)]
+struct User {
+    uid: u32,
+}
+
+#[derive(Deserialize)]
+struct Mount {
+    #[serde(default)]
+    source: String,
+}
+
+/// Finds out, and remembers.
+pub struct Identities {
+    root: PathBuf,
+    known: HashMap<String, Job>,
+}
+
+impl Identities {
+    /// `root` is normally `/`.
+    pub fn new(root: &Path) -> Self {
+        Identities { root: root.into(), known: HashMap::new() }
+    }
+
+    /// These are there now; what is known of others is forgotten.
+    pub fn follow<'a>(&mut self, scopes: impl Iterator<Item = &'a str>) {
+        let mut known = HashMap::new();
+        for scope in scopes {
+            let job = self.known.remove(scope).unwrap_or_else(|| self.look(scope));
+            known.insert(scope.to_owned(), job);
+        }
+        self.known = known;
+    }
+
+    /// Whose it is, as far as is known. What was not complete is looked for again.
+    pub fn of(&mut self, scope: &str) -> Job {
+        match self.known.get(scope) {
+            Some(job) if !job.slot.is_empty() => job.clone(),
+            _ => {
+                let job = self.look(scope);
+                if let Some(known) = self.known.get_mut(scope) {
+                    known.clone_from(&job);
+                }
+                job
+            }
+        }
+    }
+
+    fn look(&self, scope: &str) -> Job {
+        let mut job = Job { scope: scope.to_owned(), ..Job::default() };
+        let Some(description) = self.description(scope) else { return job };
+        job.owner = self.user(description.process.user.uid);
+        let starter = description.mounts.iter().find_map(|mount| starter_of(&mount.source));
+        if let Some((id, slot)) = starter.and_then(|pid| self.container_of(pid)) {
+            (job.id, job.slot) = (id, slot);
+        }
+        job
+    }
+
+    fn description(&self, scope: &str) -> Option<Description> {
+        let (name, folder, file) = ENGINES.iter().find(|(name, ..)| scope.starts_with(name))?;
+        let container = scope.strip_prefix(name)?.strip_suffix(".scope")?;
+        let plain = !container.is_empty() && container.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let path = self.root.join(folder).join(container).join(file);
+        let file = std::fs::File::open(path).ok().filter(|_| plain)?;
+        serde_json::from_reader(std::io::BufReader::new(file.take(LIMIT))).ok()
+    }
+
+    /// Job and slot, of the starter's child that waits for the container's end.
+    fn container_of(&self, starter: u32) -> Option<(String, String)> {
+        let process = self.root.join(format!("proc/{starter}"));
+        if std::fs::read_to_string(process.join("comm")).ok()?.trim_end() != "condor_starter" {
+            return None;
+        }
+        let children = std::fs::read_to_string(process.join(format!("task/{starter}/children"))).ok()?;
+        children.split_whitespace().find_map(|child| {
+            let words = std::fs::read(self.root.join("proc").join(child).join("cmdline")).ok()?;
+            words.split(|byte| *byte == 0).find_map(|word| named(std::str::from_utf8(word).ok()?, starter))
+        })
+    }
+
+    /// A name, or the number where there is none.
+    fn user(&self, uid: u32) -> String {
+        let users = std::fs::read_to_string(self.root.join("etc/passwd")).unwrap_or_default();
+        crate::passwd::name(&users, uid)
+    }
+}
+
+/// The starter whose scratch folder this is, or lies in: `.../dir_<pid>/...`.
+fn starter_of(path: &str) -> Option<u32> {
+    path.split('/').find_map(|part| part.strip_prefix("dir_")?.parse().ok())
+}
+
+/// `HTCJob<cluster>_<proc>_<slot>_PID<starter>`; slots have names such as `slot1_2`.
+fn named(word: &str, starter: u32) -> Option<(String, String)> {
+    let rest = word.strip_prefix("HTCJob")?.strip_suffix(&format!("_PID{starter}"))?;
+    let mut parts = rest.splitn(3, '_');
+    let (cluster, process, slot) = (parts.next()?, parts.next()?, parts.next()?);
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (number(cluster) && number(process) && !slot.is_empty()).then(|| (format!("{cluster}.{process}"), slot.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Node(tempfile::TempDir);
+
+    impl Node {
+        /// A job of user 1001 in a docker container, as HTCondor 23.9 and Docker 26 leave it behind.
+        fn new() -> Self {
+            let node = Node(tempfile::tempdir().unwrap());
+            node.write("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n");
+            let description = r#"{"ociVersion":"1.1.0","process":{"user":{"uid":1001,"gid":1001},"args":["x"]},
+                "mounts":[{"destination":"/proc","type":"proc","source":"proc"},
+                {"destination":"/tmp","source":"/var/lib/beer/scratch/execute/dir_1083/tmp"}]}"#;
+            node.write("run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json", description);
+            node.write("proc/1083/comm", "condor_starter\n");
+            node.write("proc/1083/task/1083/children", "1100 1101 ");
+            node.write("proc/1100/cmdline", "/usr/bin/something\0else\0");
+            node.write("proc/1101/cmdline", "/usr/bin/docker\0start\0-a\0HTCJob12_3_slot1_2_PID1083\0");
+            node
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.0.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+
+        fn of(&self, scope: &str) -> Job {
+            Identities::new(self.0.path()).of(scope)
+        }
+    }
+
+    fn job(scope: &str, slot: &str, id: &str, owner: &str) -> Job {
+        Job { scope: scope.into(), slot: slot.into(), id: id.into(), owner: owner.into() }
+    }
+
+    #[test]
+    fn a_container_has_a_job_a_slot_and_an_owner() {
+        let scope = "docker-0a1b.scope";
+        assert_eq!(Node::new().of(scope), job(scope, "slot1_2", "12.3", "alice"));
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let node = Node::new();
+        for scope in ["docker-ffff.scope", "libpod-0a1b.scope", "other.scope", "docker-../x.scope", "docker-.scope", ""]
+        {
+            assert_eq!(node.of(scope), job(scope, "", "", ""));
+        }
+        // A process of that number that is no starter tells nothing, whatever its children are called.
+        node.write("proc/1083/comm", "sh\n");
+        assert_eq!(node.of("docker-0a1b.scope"), job("docker-0a1b.scope", "", "", "alice"));
+        node.write("run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json", "{\"process\":{}");
+        assert_eq!(node.of("docker-0a1b.scope"), job("docker-0a1b.scope", "", "", ""));
+    }
+
+    #[test]
+    fn names_of_containers() {
+        for (word, found) in [
+            ("HTCJob12_3_slot1_2_PID1083", Some(("12.3", "slot1_2"))),
+            ("HTCJob12_3_slot1@node_PID1083", Some(("12.3", "slot1@node"))),
+            ("HTCJob12_3_slot1_2_PID1084", None),
+            ("HTCJob12_x_slot1_2_PID1083", None),
+            ("HTCJob12_3__PID1083", None),
+            ("HTCJob_PID1083", None),
+            ("start", None),
+        ] {
+            let found = found.map(|(id, slot)| (id.to_owned(), slot.to_owned()));
+            assert_eq!(named(word, 1083), found, "{word}");
+        }
+        assert_eq!(starter_of("/var/lib/condor/execute/dir_77"), Some(77));
+        assert_eq!(starter_of("/var/lib/condor/execute/dir_"), None);
+    }
+
+    #[test]
+    fn it_is_remembered_while_the_job_is_there_and_looked_for_again_while_it_is_not_complete() {
+        let node = Node::new();
+        let scope = "docker-0a1b.scope";
+        let mut identities = Identities::new(node.0.path());
+        node.write("proc/1083/task/1083/children", "");
+        identities.follow([scope].into_iter());
+        assert_eq!(identities.of(scope), job(scope, "", "", "alice"));
+        node.write("proc/1083/task/1083/children", "1101");
+        assert_eq!(identities.of(scope).id, "12.3");
+        node.write("proc/1083/task/1083/children", "");
+        identities.follow([scope].into_iter());
+        assert_eq!(identities.of(scope).id, "12.3", "the job ends, and is named once more");
+        identities.follow(std::iter::empty());
+        assert_eq!(identities.of(scope).id, "");
+    }
+}
