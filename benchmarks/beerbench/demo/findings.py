@@ -164,7 +164,8 @@ def _reaction(found: Findings) -> Reaction:
     since = float(found.data["attacks"]["guarded"]) - float(found.data["clock"]["offset"])
     window = found.requests.due_between(since, end)
     slow = window.due[window.latency > SLOW * found.phases["alone"].p99]
-    freeze = found.decisions.between(since, end).first("freeze", since)
+    # Where another job stood still already, the rest is frozen by widening that.
+    freeze = found.decisions.between(since, end).first(("freeze", "widen"), since)
     frozen = found.node.frozen_at(since)
     thawed = found.node.thawed_at(frozen) if frozen is not None else None
     last_io = found.node.last_batch_io(device, frozen, thawed or end) if frozen is not None else None

@@ -83,8 +83,9 @@ class Decisions:
     def between(self, start: float, end: float) -> Decisions:
         return Decisions([item for item in self.items if start <= item.time < end])
 
-    def first(self, action: str, since: float) -> Decision | None:
-        return next((item for item in self.items if item.action == action and item.time >= since), None)
+    def first(self, actions: str | tuple[str, ...], since: float) -> Decision | None:
+        wanted = (actions,) if isinstance(actions, str) else actions
+        return next((item for item in self.items if item.action in wanted and item.time >= since), None)
 
     def spans(self, start: float, end: float, initial: str = "open", stopped: Iterable[Span] = ()) -> list[Span]:
         """The states from start to end without gaps; `stopped` are times at which no guard ran, and win."""

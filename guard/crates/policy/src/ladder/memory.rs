@@ -259,7 +259,8 @@ impl Memory {
             (freeze.hold, freeze.hold_since_ns) = (t.hold, now_ns);
             freeze.filesystem = t.about.filesystem().filter(|_| t.deed == Deed::Narrow);
             if t.deed == Deed::Widen {
-                freeze.widened = true;
+                // Whoever attacks while others stand still is looked for like them.
+                freeze.widened = t.cause == Cause::GuiltyNotEnough;
                 // Only now it can show whether batch is guilty at all.
                 freeze.calm_ns = now_ns;
             }

@@ -178,6 +178,11 @@ impl View {
         few.then_some((about, jobs))
     }
 
+    /// Evidence that calls for a real freeze.
+    pub fn serious(&self) -> Option<(Cause, About)> {
+        self.strong.or(self.guilty.map(|about| (Cause::BatchUsesDisk, about)))
+    }
+
     fn judge(&mut self, verdict: &Verdict, memory: &mut Memory, inputs: &Inputs<'_>) {
         let deaf = match verdict.signal {
             SignalState::Fresh => None,

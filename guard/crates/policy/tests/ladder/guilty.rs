@@ -108,14 +108,33 @@ fn evidence_on_another_disk_is_another_hog() {
 }
 
 #[test]
-fn what_comes_after_it_was_calm_freezes_the_others_only_if_it_is_strong() {
+fn a_second_hog_is_met_like_the_first() {
+    for (level, cause) in [(Level::Weak, Cause::BatchUsesDisk), (Level::Strong, Cause::StrongEvidence)] {
+        let mut steps = narrowed();
+        steps.level(Level::Calm);
+        steps.run(500 * MS);
+        steps.level(level);
+        steps.step();
+        assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])), "nobody else uses that disk");
+        steps.others_use[0] = true;
+        steps.step();
+        assert_eq!(steps.actions().hold, Hold::All, "at once");
+        assert_eq!(steps.said().last(), Some(&(cause, Deed::Widen)));
+        // And the one who has no part in it runs on.
+        (steps.guilty[0], steps.batch_share_now[0]) = (Some(jobs(&[1, 2])), 0.5);
+        steps.step();
+        assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1, 2])));
+    }
+}
+
+#[test]
+fn a_blip_after_it_was_calm_is_not_theirs_who_do_not_use_the_disk() {
     let mut steps = narrowed();
-    // A long hold, so that it does not end in between.
     steps.level(Level::Calm);
     steps.run(500 * MS);
     steps.level(Level::Weak);
     steps.run(8 * S);
-    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])), "a blip is none of theirs");
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
     steps.level(Level::Strong);
     steps.step();
     assert_eq!(steps.actions().hold, Hold::All, "slow for more than four seconds, and now for sure");

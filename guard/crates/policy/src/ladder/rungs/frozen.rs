@@ -54,8 +54,7 @@ fn ordered(freeze: &Freeze, view: &View) -> Option<Transition> {
 /// It may last for longer than a request: the queue that batch left behind has to drain before a freeze can show that it
 /// helped, and a disk that serves one request in 8 ms takes long for what a single hog has in flight.
 fn precaution(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
-    let guilty = view.guilty.map(|about| (Cause::BatchUsesDisk, about));
-    if let Some((cause, about)) = view.strong.or(guilty) {
+    if let Some((cause, about)) = view.serious() {
         return Some(Transition { about, ..still(cause, Deed::Extend, freeze.hold) });
     }
     let end = |cause| Transition { to: freeze.before, precaution: true, ..thaw(cause) };
@@ -112,11 +111,16 @@ fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
             let elsewhere = view.strong.is_some_and(|(_, about)| about.filesystem() != freeze.filesystem);
             let others = view.others_use_it || elsewhere;
             let no_better = view.strong.is_some() && others && held_ns >= timeout_ns;
-            // Evidence that comes after it was calm is judged for what it is.
+            // Evidence that comes after it was calm is somebody else's, if somebody else is there: as from any state in which jobs run.
+            let calm_since = freeze.calm_ns > freeze.hold_since_ns;
+            if calm_since && others {
+                if let Some((cause, about)) = view.serious() {
+                    return Some(Transition { about, ..still(cause, Deed::Widen, Hold::All) });
+                }
+            }
             let slow_ns = view.now_ns.saturating_sub(freeze.hold_since_ns.max(freeze.calm_ns));
-            let again = freeze.calm_ns > freeze.hold_since_ns;
-            let not_good =
-                view.calm_for_ns.is_none() && (view.strong.is_some() || !again) && slow_ns >= PATIENCE * timeout_ns;
+            let slow = view.strong.is_some() || (view.calm_for_ns.is_none() && !calm_since);
+            let not_good = slow && slow_ns >= PATIENCE * timeout_ns;
             let about = with_evidence(Cause::GuiltyNotEnough, view).about;
             let widen = Transition { about, ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) };
             (stuck || no_better || not_good).then_some(widen)
