@@ -57,6 +57,17 @@ struct Spell {
     over: bool,
 }
 
+/// What a reading of the slice asks of those of its jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// No spell with work in it is over: all counters are as they were.
+    Nothing,
+    /// Somebody runs again: what was written back until now is nobody's work.
+    Base,
+    /// Whose work was it?
+    Read,
+}
+
 /// The signal.
 pub struct Jobs {
     period_ns: u64,
@@ -137,9 +148,9 @@ impl Jobs {
         }
     }
 
-    /// Reads the slice; returns whether a spell with work in it is over, so that it must be known whose it was.
-    fn whole(&mut self, now_ns: u64, board: &mut Board) -> bool {
-        let mut any = false;
+    /// Reads the slice.
+    fn whole(&mut self, now_ns: u64, board: &mut Board) -> Next {
+        let mut next = Next::Nothing;
         let mut seen = [(0u64, 0u64); FILESYSTEMS];
         self.fault = each(&mut self.slice, &board.disks, |filesystem, requests, bytes| {
             if let Some(seen) = seen.get_mut(filesystem) {
@@ -154,10 +165,15 @@ impl Jobs {
         // reading, and the next one begins when somebody runs again.
         let still = board.hold == Hold::All;
         let readable = self.fault.is_none() && !(still && self.still);
+        let again = self.still && !still;
+        if again {
+            next = Next::Base;
+        }
         for (filesystem, spell) in self.spells.iter_mut().enumerate() {
             let (requests, bytes) = seen.get(filesystem).copied().unwrap_or_default();
             let daemon = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
-            if !self.known {
+            if !self.known || again {
+                spell.over = false;
                 (spell.whole.requests, spell.whole.bytes) = (requests, bytes);
                 (spell.daemon.requests, spell.daemon.bytes) = daemon;
                 spell.begun_ns = now_ns;
@@ -171,18 +187,19 @@ impl Jobs {
                 spell.whole.pass(requests, bytes);
                 spell.daemon.pass(daemon.0, daemon.1);
                 spell.begun_ns = now_ns;
-                any |= done > 0.0;
+                if done > 0.0 {
+                    next = Next::Read;
+                }
             }
         }
         self.still = still;
-        any
+        next
     }
 
-    /// Whose work it was. Without any there is nothing to read: all counters are as they were.
-    fn of_jobs(&mut self, read: bool, disks: &[(u32, u32)]) {
+    fn of_jobs(&mut self, next: Next, disks: &[(u32, u32)]) {
         let spells = &self.spells;
         for row in self.rows.iter_mut().flatten() {
-            if !read {
+            if next == Next::Nothing {
                 let over = row.meters.iter_mut().zip(spells).filter(|(_, spell)| spell.over);
                 over.for_each(|(meter, _)| meter.pass(meter.requests, meter.bytes));
                 continue;
@@ -191,9 +208,10 @@ impl Jobs {
             let meters = &mut row.meters;
             each(&mut row.io, disks, |filesystem, requests, bytes| {
                 seen |= 1u128.checked_shl(filesystem as u32).unwrap_or(0);
-                if let (Some(meter), true) =
-                    (meters.get_mut(filesystem), spells.get(filesystem).is_some_and(|s| s.over))
-                {
+                let Some(meter) = meters.get_mut(filesystem) else { return };
+                if next == Next::Base {
+                    (meter.requests, meter.bytes) = (requests, bytes);
+                } else if spells.get(filesystem).is_some_and(|spell| spell.over) {
                     meter.pass(requests, bytes);
                 }
             });
@@ -264,8 +282,8 @@ impl Signal for Jobs {
     }
 
     fn urgent(&self, board: &Board) -> bool {
-        // Who was it? What comes after the freeze would blur it.
-        self.enabled && board.hold == Hold::All && !self.still
+        // Who was it? What comes after the freeze would blur it, and what was written back in it what comes after that.
+        self.enabled && (board.hold == Hold::All) != self.still
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
@@ -278,9 +296,9 @@ impl Signal for Jobs {
         if self.version != board.disks_version {
             self.begin_anew(board);
         }
-        let read = self.whole(now_ns, board);
+        let next = self.whole(now_ns, board);
         self.follow(board);
-        self.of_jobs(read, &board.disks);
+        self.of_jobs(next, &board.disks);
         self.blame(board);
         self.known = true;
         match self.fault {
@@ -445,6 +463,19 @@ mod tests {
             rig.read();
         }
         assert_eq!(rig.guilty(0), named("hog.scope"));
+        // Nor when they run again.
+        rig.board.hold = Hold::Nobody;
+        assert!(rig.signal.urgent(&rig.board));
+        rig.read();
+        assert!(!rig.signal.urgent(&rig.board));
+        rig.works("hog.scope", DISK, 30);
+        rig.read();
+        assert_eq!(rig.guilty(0), named("hog.scope"));
+        for _ in 0..2 {
+            rig.works("writer.scope", DISK, 30);
+            rig.read();
+        }
+        assert_eq!(rig.guilty(0), named("writer.scope"), "but what it does now is");
     }
 
     #[test]
