@@ -20,6 +20,7 @@ namespace beer {
 
 class ReadAheadTest : public testing::Test {
   protected:
+    static constexpr uint64_t kMs = 1000000;
     static constexpr uint64_t kStretch = 1 << 20, kBytes = 2 * kStretch + kStretch / 2;
 
     ReadAheadTest() {
@@ -51,15 +52,26 @@ class ReadAheadTest : public testing::Test {
         std::atomic<bool> done{false};
         bool passes = false;
         std::thread reader;
-        core->shaping().stretches().Pass(0, [&] {
-            reader = std::thread([&] {
-                Read(offset);
-                done = true;
-            });
-            passes = Eventually([&] { return done.load(); }, tries);
+        auto turn = core->shaping().stretches().Pass(0);
+        reader = std::thread([&] {
+            Read(offset);
+            done = true;
         });
+        passes = Eventually(
+            [&] {
+                platform.now_ns += kMs;
+                return done.load();
+            },
+            tries);
+        turn.unlock();
         reader.join();
         return passes;
+    }
+    // In the segment, as the guard sees it.
+    uint64_t SumNs(uint32_t kind) {
+        const std::string bytes = ReadFile(settings.segment);
+        const auto* header = reinterpret_cast<const Header*>(bytes.data());
+        return reinterpret_cast<const SeriesRecord*>(bytes.data() + header->series_offset)[kind].sum_ns;
     }
     bool There(uint64_t begin, uint64_t end) { return InMemory(disk.fd, {begin, end}); }
     template <typename Call>
@@ -105,6 +117,15 @@ TEST_F(ReadAheadTest, OneStretchOfAFilesystemAtATime) {
     if (!TellsWhatIsInMemory(disk.fd)) GTEST_SKIP() << "built in memory";
     EXPECT_FALSE(PassesWhileAnotherAsks(0, 200));
     EXPECT_TRUE(Eventually([&] { return There(0, kStretch); }));
+}
+
+TEST_F(ReadAheadTest, TheWaitForOthersIsPacingAndNoLatencyOfTheDisk) {
+    if (!TellsWhatIsInMemory(disk.fd)) GTEST_SKIP() << "built in memory";
+    ASSERT_FALSE(PassesWhileAnotherAsks(0, 200));
+    EXPECT_EQ(SumNs(KindOf(Event::read, Traffic::storage)), disk.takes_ns);
+    const uint64_t waited_ns = SumNs(kPacingKind + static_cast<uint32_t>(Traffic::storage));
+    EXPECT_GT(waited_ns, 0u);
+    EXPECT_LE(waited_ns, 250 * kMs);
 }
 
 TEST_F(ReadAheadTest, ABeginningBeyondTheEndIsNotAskedFor) { EXPECT_TRUE(PassesWhileAnotherAsks(4 * kStretch)); }

@@ -75,13 +75,13 @@ TEST(StretchTest, OfOneFilesystemAreAskedForOneAfterTheOther) {
     std::vector<std::thread> threads;
     for (int number = 0; number < 8; ++number)
         threads.emplace_back([&] {
-            for (int round = 0; round < 200; ++round)
-                gate.Pass(0, [&] {
-                    most = std::max(most.load(), ++inside);
-                    std::this_thread::yield();
-                    --inside;
-                    ++asked;
-                });
+            for (int round = 0; round < 200; ++round) {
+                const auto turn = gate.Pass(0);
+                most = std::max(most.load(), ++inside);
+                std::this_thread::yield();
+                --inside;
+                ++asked;
+            }
         });
     for (auto& thread : threads)
         thread.join();
@@ -89,10 +89,9 @@ TEST(StretchTest, OfOneFilesystemAreAskedForOneAfterTheOther) {
     EXPECT_EQ(most, 1);
     // Who is at work on one filesystem keeps nobody from another, or from one that is not known.
     bool other = false, unknown = false;
-    gate.Pass(0, [&] {
-        std::thread([&] { gate.Pass(1, [&] { other = true; }); }).join();
-        gate.Pass(UINT32_MAX, [&] { unknown = true; });
-    });
+    const auto turn = gate.Pass(0);
+    std::thread([&] { other = gate.Pass(1).owns_lock(); }).join();
+    unknown = !gate.Pass(UINT32_MAX).owns_lock();
     EXPECT_TRUE(other && unknown);
 }
 

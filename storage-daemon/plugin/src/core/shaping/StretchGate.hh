@@ -13,12 +13,11 @@ class StretchGate {
   public:
     explicit StretchGate(size_t filesystems) : gates_(filesystems) {}
 
-    // Calls `ask` when nobody else's is under way there.
-    template <typename Call>
-    void Pass(uint32_t filesystem, Call&& ask) {
-        if (filesystem >= gates_.size()) return ask();
-        const std::lock_guard<std::mutex> lock(gates_[filesystem]);
-        ask();
+    // Waits until nobody else's is under way there; it is one's own turn for as long as the lock is kept. None for a
+    // filesystem that is not known.
+    std::unique_lock<std::mutex> Pass(uint32_t filesystem) {
+        if (filesystem >= gates_.size()) return {};
+        return std::unique_lock<std::mutex>(gates_[filesystem]);
     }
 
   private:

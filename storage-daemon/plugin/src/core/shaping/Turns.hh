@@ -20,9 +20,9 @@ struct Turn {
     void* waits = nullptr;     // of the one who waits with it
 };
 
-// Whose turn it is at one disk whose scheduler knows no I/O priorities: a class waits while a higher one is at work.
-// Nobody ever waits for a lower class, and within a class nothing is held back, so that many requests may be with the
-// disk at once. Not thread-safe, and told the time: see TurnQueue.
+// Whose turn it is at one disk, whatever its scheduler does with I/O priorities: a class waits while a higher one is at
+// work. Nobody ever waits for a lower class, and within a class nothing is held back, so that many requests may be with
+// the disk at once. Not thread-safe, and told the time: see TurnQueue.
 //
 // A higher class is at work while a request of it is with the disk, and for a moment after that when its requests
 // usually follow each other quickly ("deceptive idleness": Iyer and Druschel, SOSP 2001; the slice_idle of CFQ and

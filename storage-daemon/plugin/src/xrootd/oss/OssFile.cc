@@ -68,19 +68,27 @@ std::optional<IoPriority> OssFile::Priority() const {
     return policy->priority;
 }
 
-void OssFile::ReadAhead(off_t offset, size_t size, uint64_t length) noexcept {
-    Stretch stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
-    const int fd = stretch.empty() ? -1 : wrapDF.getFD();
+OssFile::Ahead OssFile::AheadOf(off_t offset, size_t size, uint64_t length) noexcept {
+    Ahead ahead;
+    ahead.stretch = StretchesOf(static_cast<uint64_t>(offset), size, length);
+    const int fd = ahead.stretch.empty() ? -1 : wrapDF.getFD();
     struct stat now;
-    if (fd < 0 || fstat(fd, &now) != 0) return;
-    stretch.end = std::min(stretch.end, static_cast<uint64_t>(now.st_size));
+    if (fd < 0 || fstat(fd, &now) != 0) return {};
+    ahead.stretch.end = std::min(ahead.stretch.end, static_cast<uint64_t>(now.st_size));
     // Who finds all of it in memory waits for nobody's disk.
-    if (stretch.begin >= stretch.end || InMemory(fd, stretch)) return;
+    if (ahead.stretch.begin >= ahead.stretch.end || InMemory(fd, ahead.stretch)) return {};
     try {
-        core_.shaping().stretches().Pass(filesystem_, [&] { AskFor(fd, stretch); });
+        const uint64_t came_ns = core_.platform().MonotonicNs();
+        ahead.turn = core_.shaping().stretches().Pass(filesystem_);
+        const uint64_t waited_ns = core_.platform().MonotonicNs() - came_ns;
+        const Origin origin = core_.CurrentOrigin();
+        if (core_.recorder() && waited_ns > 0 && origin.traffic != Traffic::internal)
+            core_.recorder()->Pacing(filesystem_, origin.traffic, waited_ns);
+        ahead.fd = fd;
     } catch (...) { // the lock failed: only a hint
         if (core_.recorder()) core_.recorder()->InternalError();
     }
+    return ahead;
 }
 
 template <typename Call>
@@ -94,8 +102,14 @@ ssize_t OssFile::Do(Event event, const void* buffer, off_t offset, size_t size, 
     const bool through = event == Event::write && (type == IoType::sync || (type == IoType::direct && file == &wrapDF));
 
     const IoPrioritySentry priority(core_.io_priorities(), Priority());
+    // The others' stretches are waited for before the clock starts, as turns are: it is our delay and not the disk's.
+    Ahead ahead;
+    if (event == Event::read && buffer && file == &wrapDF && policy) ahead = AheadOf(offset, size, policy->readahead);
     OperationTimer timer = Timer(event, size);
-    if (event == Event::read && buffer && file == &wrapDF && policy) ReadAhead(offset, size, policy->readahead);
+    if (ahead.fd >= 0) {
+        AskFor(ahead.fd, ahead.stretch);
+        if (ahead.turn) ahead.turn.unlock();
+    }
     ssize_t result = call(*file);
     if (through && result > 0)
         if (const int failed = wrapDF.Fsync(); failed < 0) result = failed;

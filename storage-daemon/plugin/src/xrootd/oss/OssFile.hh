@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <mutex>
 #include <optional>
 
 #include "XrdOss/XrdOssWrapper.hh"
 #include "core/Context.hh"
 #include "core/Core.hh"
 #include "core/shaping/IoPrioritySentry.hh"
+#include "core/shaping/Stretch.hh"
 #include "xrootd/oss/DirectFile.hh"
 
 namespace beer {
@@ -64,8 +66,14 @@ class OssFile final : public XrdOssWrapDF {
     // Of the stream that this thread works for; null = as by default.
     const Policy* PolicyNow() const;
     std::optional<IoPriority> Priority() const;
-    // What else the kernel shall fetch, now that the client reads these bytes.
-    void ReadAhead(off_t offset, size_t size, uint64_t length) noexcept;
+    // What else the kernel shall fetch, now that the client reads these bytes, and one's turn to ask for it.
+    struct Ahead {
+        int fd = -1; // nothing
+        Stretch stretch;
+        std::unique_lock<std::mutex> turn;
+    };
+    // Waits for the turn; the wait is counted as pacing.
+    Ahead AheadOf(off_t offset, size_t size, uint64_t length) noexcept;
     // One request as the policy of its stream wants it: `call(file)` moves the bytes.
     template <typename Call>
     ssize_t Do(Event event, const void* buffer, off_t offset, size_t size, Call&& call);

@@ -54,7 +54,7 @@ XrdSfsFile* SfsFilesystem::newFile(XrdOucErrInfo& error) { return Wrap<SfsFile>(
 
 int SfsFilesystem::chksum(csFunc function, const char* name, const char* path, XrdOucErrInfo& error,
                           const XrdSecEntity* client, const char* opaque) {
-    // The server reads the whole file by itself: internal work, unless it is a batch job that makes it do so.
+    // What is asked for here the server does for the client; the file itself it reads later, in its own name.
     Origin origin = OriginOf(core_, client);
     const MetaGate gate(core_, client, origin, MetaOperation::checksum, path, error);
     if (gate.answer() != SFS_OK) return gate.answer();
