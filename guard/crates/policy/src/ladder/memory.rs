@@ -5,7 +5,7 @@ use super::budget::Budget;
 use super::view::About;
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
-use crate::jobs::Hold;
+use crate::jobs::{Hold, JobSet};
 use intf::state::NodeState;
 
 /// Most objectives; the configuration allows no more.
@@ -29,6 +29,8 @@ pub(super) struct Freeze {
     pub hold_since_ns: u64,
     /// The guilty alone were not enough: it is all of them until the end.
     pub widened: bool,
+    /// Who was found guilty during it, and stands still until its end.
+    pub guilty: JobSet,
     /// What the guilty made slow.
     pub filesystem: Option<u16>,
     /// An operator asked for it: it lasts for as long as he does.
@@ -236,6 +238,7 @@ impl Memory {
             hold: Hold::All,
             hold_since_ns: now_ns,
             widened: false,
+            guilty: JobSet::default(),
             filesystem: None,
             ordered: false,
             precaution,
@@ -257,6 +260,9 @@ impl Memory {
     fn change_hold(&mut self, t: &Transition, now_ns: u64) {
         if let Some(freeze) = &mut self.freeze {
             (freeze.hold, freeze.hold_since_ns) = (t.hold, now_ns);
+            if let Hold::Jobs(guilty) = t.hold {
+                freeze.guilty = guilty;
+            }
             freeze.filesystem = t.about.filesystem().filter(|_| t.deed == Deed::Narrow);
             if t.deed == Deed::Widen {
                 // Whoever attacks while others stand still is looked for like them.
@@ -303,6 +309,9 @@ impl Memory {
         self.begin_freeze(false, now_ns);
         if let Some(freeze) = &mut self.freeze {
             freeze.hold = hold;
+            if let Hold::Jobs(guilty) = hold {
+                freeze.guilty = guilty;
+            }
         }
         self.state = NodeState::Frozen;
         self.reason = Cause::Adopted;

@@ -166,14 +166,14 @@ impl View {
         view
     }
 
-    /// Some of the jobs, not all, who made it slow; a request that is stuck is too severe to look for them.
-    pub fn guilty_few(&self) -> Option<(About, JobSet)> {
+    /// Some of the jobs, not all, who made it slow, and those who did `before`; a request that is stuck is too severe to look for them.
+    pub fn guilty_few(&self, before: &JobSet) -> Option<(About, JobSet)> {
         let strong = match self.strong {
             Some((Cause::Stuck, _)) => return None,
             other => other.map(|(_, about)| about),
         };
         let about = strong.or(self.guilty).or(self.weak)?;
-        let jobs = about.guilty?.and(&self.living);
+        let jobs = about.guilty?.or(before).and(&self.living);
         let few = !jobs.is_empty() && (jobs.len() as u64) < u64::from(self.jobs?);
         few.then_some((about, jobs))
     }

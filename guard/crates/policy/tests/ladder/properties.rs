@@ -107,7 +107,9 @@ proptest! {
                         spell.signals[usize::from(o)] == SignalState::Fresh || event.cause == Cause::Stuck
                     });
                     if event.deed == Deed::Narrow {
-                        prop_assert_eq!(event.hold, Hold::Jobs(jobs(spell.guilty.unwrap()).and(&jobs(spell.living))));
+                        let guilty = jobs(spell.guilty.unwrap()).and(&jobs(spell.living));
+                        let Hold::Jobs(held) = event.hold else { panic!("{event:?}") };
+                        prop_assert_eq!(held.and(&guilty), guilty);
                     }
                     if event.deed == Deed::Freeze {
                         prop_assert_eq!(event.hold, Hold::All);

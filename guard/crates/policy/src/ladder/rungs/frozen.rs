@@ -126,7 +126,7 @@ fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
             (stuck || no_better || not_good).then_some(widen)
         }
         Hold::All if memory.config.guilty_first && !freeze.widened && held_ns < timeout_ns => {
-            let (about, jobs) = view.guilty_few().filter(|_| view.now_ns >= memory.all_until_ns)?;
+            let (about, jobs) = view.guilty_few(&freeze.guilty).filter(|_| view.now_ns >= memory.all_until_ns)?;
             Some(Transition { about, ..still(Cause::Guilty, Deed::Narrow, Hold::Jobs(jobs)) })
         }
         _ => None,
