@@ -3,16 +3,16 @@
 //! holds up other operators only. Root and the service's group (`Group=beer`) may connect; who did is said by the kernel
 //! (`SO_PEERCRED`), and goes into the journal.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use intf::order::{Answer, Order, LINE_BYTES, SOCKET};
 use policy::Config;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -82,12 +82,9 @@ impl Operators {
 
     fn serve(&self, stream: &UnixStream) -> Result<()> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let by = self.name(socket_peercred(stream)?.uid.as_raw());
-        let mut line = String::new();
-        // One byte each second would be patient too: what comes in pieces has to come soon.
-        BufReader::new(stream.take(LINE_BYTES as u64)).read_line(&mut line)?;
+        let line = line(stream)?;
         let answer = match Order::parse(line.trim_end()).and_then(|order| self.obey(order, by)) {
             Ok(said) => Answer { done: true, said },
             Err(said) => Answer { done: false, said },
@@ -105,35 +102,55 @@ impl Operators {
             Order::Drain { .. } => {
                 // First it holds, and then it is kept.
                 orders.drained.store(true, Ordering::Relaxed);
-                let kept = self.drained.set(true, &by, &order.why());
-                kept.map_err(|error| {
-                    format!("no new jobs until the guard restarts, but it cannot be kept: {error:#}")
-                })?;
-                "no job starts here any more, until `beer resume`; those that run run on".to_owned()
+                match self.drained.set(true, &by, &order.why()) {
+                    Ok(()) => Ok("no job starts here any more, until `beer resume`; those that run run on".to_owned()),
+                    Err(error) => {
+                        Err(format!("no new jobs until the guard restarts, but it cannot be kept: {error:#}"))
+                    }
+                }
             }
             Order::Resume { .. } => {
                 let kept = self.drained.set(false, &by, "");
                 kept.map_err(|error| format!("the node stays drained: {error:#}"))?;
                 orders.drained.store(false, Ordering::Relaxed);
                 orders.freeze_until_ns.store(0, Ordering::Relaxed);
-                "jobs start again when all objectives have had slack for long enough".to_owned()
+                Ok("jobs start again when all objectives have had slack for long enough".to_owned())
             }
             Order::Freeze { seconds, .. } => {
                 let until_ns = at_ns.saturating_add(u64::from(*seconds) * 1_000_000_000);
                 orders.freeze_until_ns.store(until_ns, Ordering::Relaxed);
-                format!("all jobs stand still for {seconds} s, or until `beer resume`")
+                Ok(format!("all jobs stand still for {seconds} s, or until `beer resume`"))
             }
         };
         if self.outbox.try_send(Message::Order(Given { order, by, at_ns })).is_err() {
             Shared::count(&self.shared.dropped);
         }
-        Ok(said)
+        said
     }
 
     /// A name, or the number where there is none.
     fn name(&self, uid: u32) -> String {
         passwd::name(&std::fs::read_to_string(&self.passwd).unwrap_or_default(), uid)
     }
+}
+
+/// What comes before the end of the line, or of the data. A timeout of each read alone would let one byte a second hold up
+/// the next operator for an hour.
+fn line(mut stream: &UnixStream) -> Result<String> {
+    let until = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    let mut buffer = [0; LINE_BYTES];
+    while !bytes.contains(&b'\n') && bytes.len() < LINE_BYTES {
+        let left = until.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        match stream.read(&mut buffer)? {
+            0 => break,
+            count if left.is_zero() => bail!("{count} more bytes after {} s", PATIENCE.as_secs()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+    bytes.truncate(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(LINE_BYTES));
+    Ok(String::from_utf8(bytes)?)
 }
 
 fn make(path: &Path) -> Result<UnixListener> {
@@ -263,11 +280,29 @@ mod tests {
     #[test]
     fn a_drain_that_cannot_be_kept_is_said_and_holds_all_the_same() {
         let rig = rig();
-        let Rig { mut operators, shared, .. } = rig;
+        let Rig { mut operators, shared, inbox, .. } = rig;
         operators.drained = Drained("/nowhere/drained".into());
         let said = operators.obey(Order::Drain { why: String::new() }, "root".into()).unwrap_err();
         assert!(said.contains("/nowhere/drained") && shared.orders.drained.load(Ordering::Relaxed), "{said}");
+        assert!(matches!(inbox.try_recv(), Ok(Message::Order(_))), "it holds, so it is journalled");
         let said = operators.obey(Order::Resume { why: String::new() }, "root".into());
         assert!(said.is_ok(), "what is not there need not be removed");
+    }
+
+    #[test]
+    fn who_sends_a_byte_now_and_then_does_not_hold_up_the_next_one() {
+        let rig = rig();
+        let mut slow = UnixStream::connect(rig.folder.path().join(SOCKET)).unwrap();
+        let (served, _) = rig.operators.listener.accept().unwrap();
+        let sender = std::thread::spawn(move || {
+            while slow.write_all(b" ").is_ok() {
+                std::thread::sleep(PATIENCE / 5);
+            }
+        });
+        let begun = Instant::now();
+        assert!(rig.operators.serve(&served).is_err());
+        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < 10 * PATIENCE);
+        drop(served);
+        sender.join().unwrap();
     }
 }

@@ -19,7 +19,7 @@ class TurnQueue {
 
     explicit TurnQueue(const Platform& platform) : platform_(platform) {}
 
-    // On while a priority is used and `beer.turns` is not off.
+    // On where the disk has a scheduler and `beer.turns` is not off.
     void Use(bool on) { on_.store(on, std::memory_order_relaxed); }
     bool on() const { return on_.load(std::memory_order_relaxed); }
 
