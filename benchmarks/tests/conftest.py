@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from beerlab import client_root
+from beerlab.vm import free_ports
 
 FILE_BYTES = 8 << 20
 CONFIG = """\
@@ -31,9 +32,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = free_ports((1094,)).values()
         self.endpoint = f"127.0.0.1:{self.port}"
         self.disks = []
         for disk in ("01", "02"):

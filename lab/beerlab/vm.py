@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import secrets
 import signal
 import socket
 import subprocess
@@ -38,6 +40,7 @@ TIMER_LOST = "kthread timer wakeup didn't happen"
 HALF_PATCHED = "Oops: int3"
 TRIALS = 3
 HEAD_SECONDS = 10.0
+FIRST_OF_CLIENTS = 32768  # Linux, net.ipv4.ip_local_port_range
 
 
 class EmulationFault(LabError):
@@ -148,17 +151,15 @@ def _disk_files(state: State, spec: NodeSpec) -> Mapping[str, Path]:
 
 
 def free_ports(guest_ports: tuple[int, ...]) -> dict[int, int]:
-    """A free port of 127.0.0.1 for each; all are held at once, so that they differ."""
-    held = []
-    try:
-        for _ in guest_ports:
-            one = socket.socket()
-            held.append(one)
-            one.bind(("127.0.0.1", 0))
-        return {port: one.getsockname()[1] for port, one in zip(guest_ports, held, strict=True)}
-    finally:
-        for one in held:
-            one.close()
+    """A free port of 127.0.0.1 for each, and none that the kernel gives to clients: one of these might take it before the
+    server does."""
+    found: list[int] = []
+    while len(found) < len(guest_ports):
+        port = secrets.choice(range(10000, FIRST_OF_CLIENTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return dict(zip(guest_ports, found, strict=True))
 
 
 def fail_when_stuck(state: State, booting: bool = False) -> None:

@@ -3,12 +3,13 @@
 
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from control import Control
 
 TOP = Path(__file__).resolve().parent.parent
 START_SECONDS = 30.0
+FIRST_OF_CLIENTS = 32768  # Linux, net.ipv4.ip_local_port_range
 # For clients that are held on purpose.
 PATIENT = {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"}
 
@@ -32,9 +34,12 @@ def own_disk(place: Path, size: str) -> tuple[str, ...]:
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Below those that the kernel gives to clients: one of these might take it before the server does."""
+    while True:
+        port = secrets.choice(range(10000, FIRST_OF_CLIENTS))
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:
