@@ -151,8 +151,8 @@ def _disk_files(state: State, spec: NodeSpec) -> Mapping[str, Path]:
 
 
 def free_ports(guest_ports: tuple[int, ...]) -> dict[int, int]:
-    """A free port of 127.0.0.1 for each, and none that the kernel gives to clients: one of these might take it before the
-    server does."""
+    """A free port of 127.0.0.1 for each, and none that the kernel gives to clients: one might take it before the server
+    does."""
     found: list[int] = []
     while len(found) < len(guest_ports):
         port = secrets.choice(range(10000, FIRST_OF_CLIENTS))
