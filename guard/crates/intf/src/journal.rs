@@ -130,6 +130,8 @@ impl Record {
             "extend" => "The precautionary freeze became a real one".into(),
             "narrow" => "The jobs that have no part in it were thawed".into(),
             "widen" => "All jobs were frozen again".into(),
+            "tighten" => "Those who are limited get half of what they had".into(),
+            "lift" => "Nobody is limited any more".into(),
             "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),
             "thaw" => format!("Batch was thawed{after}"),
             "open" => "New jobs are let in".into(),
@@ -178,6 +180,10 @@ impl Record {
             "guilty_not_enough" => {
                 format!("{place} stayed slow although those stood still that seemed guilty{measured}")
             }
+            "throttle_not_enough" => {
+                format!("{place} stayed slow although those who are limited were given less{measured}")
+            }
+            "throttle_over" => "those who were limited have ended, or storage bears what they do".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "slow_burn" => {
                 let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());

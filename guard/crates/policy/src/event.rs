@@ -40,6 +40,10 @@ pub enum Cause {
     Guilty,
     /// The jobs that seemed guilty stand still, and it has not become better.
     GuiltyNotEnough,
+    /// Those who are limited do less, and it has not become better.
+    ThrottleNotEnough,
+    /// Nobody is limited any more.
+    ThrottleOver,
     /// Frozen for as long as is allowed.
     FreezeMax,
     /// An objective is being broken slowly (its error budget burns).
@@ -66,7 +70,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 26] = [
+    pub const ALL: [Cause; 28] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -82,6 +86,8 @@ impl Cause {
         Cause::BatchInnocent,
         Cause::Guilty,
         Cause::GuiltyNotEnough,
+        Cause::ThrottleNotEnough,
+        Cause::ThrottleOver,
         Cause::FreezeMax,
         Cause::SlowBurn,
         Cause::BreachWithoutBatch,
@@ -113,6 +119,8 @@ impl Cause {
             Cause::BatchInnocent => "batch_innocent",
             Cause::Guilty => "guilty",
             Cause::GuiltyNotEnough => "guilty_not_enough",
+            Cause::ThrottleNotEnough => "throttle_not_enough",
+            Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",
             Cause::SlowBurn => "slow_burn",
             Cause::BreachWithoutBatch => "breach_without_batch",
@@ -145,6 +153,10 @@ pub enum Deed {
     Narrow,
     /// Freeze all of them again.
     Widen,
+    /// Halve what those get who are limited.
+    Tighten,
+    /// Limit nobody any more.
+    Lift,
     /// Thaw batch.
     Thaw,
     /// Ignore a stuck filesystem, and alert.
@@ -155,7 +167,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 10] = [
+    pub const ALL: [Deed; 12] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -163,6 +175,8 @@ impl Deed {
         Deed::Extend,
         Deed::Narrow,
         Deed::Widen,
+        Deed::Tighten,
+        Deed::Lift,
         Deed::Thaw,
         Deed::Quarantine,
         Deed::Release,
@@ -178,6 +192,8 @@ impl Deed {
             Deed::Extend => "extend",
             Deed::Narrow => "narrow",
             Deed::Widen => "widen",
+            Deed::Tighten => "tighten",
+            Deed::Lift => "lift",
             Deed::Thaw => "thaw",
             Deed::Quarantine => "quarantine",
             Deed::Release => "release",

@@ -17,6 +17,7 @@ pub mod event;
 pub mod jobs;
 pub mod ladder;
 pub mod objective;
+pub mod throttle;
 
 pub use config::{Config, ConfigError};
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
@@ -24,3 +25,4 @@ pub use event::{Cause, Deed, Event, Measure, Names};
 pub use jobs::{Hold, JobSet};
 pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
 pub use objective::{Level, Objective, SignalState, Verdict};
+pub use throttle::{Throttle, Throttles};

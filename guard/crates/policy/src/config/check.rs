@@ -136,6 +136,8 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
         )?
         .0,
         guilty_first: raw.guilty_first,
+        throttle: raw.throttle,
+        throttle_step: between("ladder.throttle_step", raw.throttle_step, Share(0.01), Share(0.5))?.0 as f32,
         guilty_timeout_ns: time("ladder.guilty_timeout", raw.guilty_timeout, 100 * MS, effect_timeout_ns / 5)?,
     })
 }

@@ -86,6 +86,8 @@ section!(RawLadder {
     batch_share_guilty: Share = Share(0.2),
     guilty_first: bool = true,
     guilty_timeout: Duration = Duration(S),
+    throttle: bool = true,
+    throttle_step: Share = Share(0.05),
 });
 
 section!(RawCapacity {

@@ -2,10 +2,11 @@
 //! What the ladder remembers from one step to the next.
 
 use super::budget::Budget;
-use super::view::About;
+use super::view::{About, View};
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
 use crate::jobs::{Hold, JobSet};
+use crate::throttle::Throttles;
 use intf::state::NodeState;
 
 /// Most objectives; the configuration allows no more.
@@ -41,6 +42,8 @@ pub(super) struct Freeze {
     pub hold_ns: u64,
     /// Last moment without evidence.
     pub calm_ns: u64,
+    /// The filesystem on which somebody is limited for it.
+    limited: Option<u16>,
     /// Objectives that had evidence during it, bit by index.
     pub accused: u64,
     /// Where a precaution returns to, and whether jobs were let in there.
@@ -101,6 +104,12 @@ pub(super) struct Memory {
     pub counters: Counters,
     /// Nobody is let go while others stay frozen before that: the last time it did not help.
     pub all_until_ns: u64,
+    /// Who is limited.
+    pub throttles: Throttles,
+    /// New jobs are let in while others are limited.
+    pub admitting: bool,
+    /// Nobody is limited before that: the last time it did not help.
+    pub free_until_ns: u64,
     /// How often that was so since it last did.
     misjudged: u32,
     /// The last precaution, until it is known whether it was needless.
@@ -127,6 +136,9 @@ impl Memory {
             budget: Budget::new(now_ns),
             counters,
             all_until_ns: 0,
+            throttles: Throttles::default(),
+            admitting: false,
+            free_until_ns: 0,
             misjudged: 0,
             on_trial: None,
             innocence: [Innocence::default(); OBJECTIVES],
@@ -185,6 +197,24 @@ impl Memory {
         }
         self.quarantined |= self.suspects;
         self.suspects = 0;
+        self.throttles = Throttles::default();
+    }
+
+    /// In a real freeze, as soon as it is known who made it slow: they get their disk back bit by bit when it is over.
+    pub fn limit(&mut self, view: &View) {
+        let (step, now_ns) = (self.config.throttle_step, view.now_ns);
+        let Some(freeze) = self.freeze.as_mut().filter(|_| self.config.throttle && now_ns >= self.free_until_ns) else {
+            return;
+        };
+        // Later they stand still, and what is slow then is slow for other reasons.
+        let late = now_ns.saturating_sub(freeze.hold_since_ns) >= self.config.guilty_timeout_ns;
+        let Some((filesystem, jobs)) = view.made_slow().filter(|_| !late && !freeze.widened) else { return };
+        if freeze.limited != Some(filesystem) {
+            // Limited already and slow once more: that was too much.
+            self.throttles.halve(filesystem, step, now_ns);
+        }
+        freeze.limited = Some(filesystem);
+        self.throttles.begin(filesystem, jobs, step, now_ns);
     }
 
     /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw, halved for each `flap`
@@ -200,7 +230,12 @@ impl Memory {
     }
 
     /// Makes a transition happen and says so.
-    pub fn apply(&mut self, t: Transition, now_ns: u64, events: &mut Events) {
+    pub fn apply(&mut self, mut t: Transition, now_ns: u64, events: &mut Events) {
+        t.to = match (t.deed, t.to, self.throttles.is_empty()) {
+            (Deed::Thaw, NodeState::Closed, false) => NodeState::Throttled,
+            (Deed::Thaw, NodeState::Throttled, true) => NodeState::Closed,
+            (_, to, _) => to,
+        };
         let lasted_ns = match (t.deed, self.freeze) {
             (Deed::Thaw | Deed::Extend, Some(freeze)) => now_ns.saturating_sub(freeze.since_ns),
             _ => now_ns.saturating_sub(self.since_ns),
@@ -226,6 +261,7 @@ impl Memory {
             self.since_ns = now_ns;
             self.counters.since_ns = now_ns;
         }
+        self.admitting &= !matches!(t.to, NodeState::Open | NodeState::Closed);
         self.state = t.to;
         self.reason = t.cause;
     }
@@ -244,6 +280,7 @@ impl Memory {
             precaution,
             hold_ns,
             calm_ns: now_ns,
+            limited: None,
             accused: 0,
             before,
         });
@@ -275,6 +312,10 @@ impl Memory {
             let backoff_ns = self.config.innocent_backoff_ns << self.misjudged.min(DOUBLINGS);
             self.all_until_ns = now_ns.saturating_add(backoff_ns);
             self.misjudged += 1;
+            // Nor is anybody limited for what he may not have done.
+            if let Some(filesystem) = self.freeze.and_then(|freeze| freeze.limited) {
+                self.throttles.end(filesystem);
+            }
         }
     }
 
@@ -296,6 +337,7 @@ impl Memory {
         if !precaution {
             self.counters.frozen_ns += lasted_ns;
             self.thawed_ns = Some(now_ns);
+            self.throttles.run(now_ns);
         } else if cause == Cause::Calm {
             self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns });
         } else {

@@ -18,6 +18,7 @@ use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
+use crate::throttle::Throttles;
 use intf::state::NodeState;
 
 /// Times of the ladder in nanoseconds, and its budget.
@@ -47,6 +48,10 @@ pub struct LadderConfig {
     pub guilty_first: bool,
     /// That has not helped for this long while others use the device too: all are frozen again.
     pub guilty_timeout_ns: u64,
+    /// Give the guilty their device back bit by bit after a freeze.
+    pub throttle: bool,
+    /// The first bit, and each further one, as a share of what they did there (0..1).
+    pub throttle_step: f32,
 }
 
 /// What the ladder looks at. Everything is as of `now`.
@@ -88,6 +93,8 @@ pub struct Actions {
     /// With [`Hold::Jobs`]: the filesystem that they made slow. What batch does there through the storage daemons shall stand
     /// still too; with [`Hold::All`] what it does anywhere.
     pub filesystem: Option<u16>,
+    /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
+    pub throttles: Throttles,
     /// The freeze is a precaution.
     pub precaution: bool,
     /// Filesystems in quarantine, bit by index.
@@ -151,6 +158,7 @@ impl Ladder {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
         memory.settle_precaution(now_ns);
+        memory.throttles.of_living(&inputs.living, inputs.filesystems.len());
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
             memory.apply(transition, now_ns, &mut events);
@@ -161,7 +169,8 @@ impl Ladder {
         // A precaution too: what it cut short looks like requests that share their fate, and a detector that learned
         // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
         // frequent their budget suspends them, and then that is learned.
-        self.acting = memory.freeze.is_some() || recently;
+        // Nor while somebody is limited: what storage is like then is not what it is like.
+        self.acting = memory.freeze.is_some() || recently || !memory.throttles.is_empty();
         self.actions(&view, events)
     }
 
@@ -186,7 +195,8 @@ impl Ladder {
         let precaution = freeze.is_some_and(|f| f.precaution);
         let admit = match freeze {
             // A second at most is no reason to tell HTCondor that the node is closed.
-            Some(freeze) => precaution && freeze.before == NodeState::Open,
+            Some(freeze) => precaution && (freeze.before == NodeState::Open || memory.admitting),
+            None if memory.state == NodeState::Throttled => memory.admitting,
             None => memory.state == NodeState::Open,
         };
         let reason = match memory.state {
@@ -198,6 +208,7 @@ impl Ladder {
             admit: admit && view.against.is_none(),
             hold: freeze.map_or(Hold::Nobody, |f| f.hold),
             filesystem: freeze.and_then(|f| f.filesystem),
+            throttles: memory.throttles,
             precaution,
             quarantined: memory.quarantined,
             reason,

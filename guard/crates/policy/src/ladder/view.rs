@@ -22,6 +22,8 @@ pub(super) struct About {
     series: Option<SeriesId>,
     filesystem: Option<u16>,
     measure: Option<Measure>,
+    /// Batch uses the device so much that there is little doubt who makes it slow.
+    used: bool,
     /// Who made it so, where that is known.
     guilty: Option<JobSet>,
 }
@@ -34,10 +36,11 @@ impl About {
             series: verdict.worst,
             filesystem: verdict.worst.map(|s| s.filesystem),
             measure: Some(verdict.measure),
+            used: false,
             guilty: None,
         };
         let used = about.if_guilty(inputs, limit).and_then(|used| used.filesystem);
-        About { guilty: used.and_then(|f| *inputs.guilty.get(usize::from(f))?), ..about }
+        About { used: used.is_some(), guilty: used.and_then(|f| *inputs.guilty.get(usize::from(f))?), ..about }
     }
 
     fn objective(verdict: &Verdict) -> About {
@@ -176,6 +179,13 @@ impl View {
         let jobs = about.guilty?.or(before).and(&self.living);
         let few = !jobs.is_empty() && (jobs.len() as u64) < u64::from(self.jobs?);
         few.then_some((about, jobs))
+    }
+
+    /// The filesystem that batch made slow, and those of the jobs who did, where that is known.
+    pub fn made_slow(&self) -> Option<(u16, JobSet)> {
+        let strong = self.strong.filter(|(cause, _)| *cause != Cause::Stuck).map(|(_, about)| about);
+        let about = strong.or(self.guilty).or(self.weak).filter(|about| about.used)?;
+        Some((about.filesystem?, about.guilty.unwrap_or_default().and(&self.living)))
     }
 
     /// Evidence that calls for a real freeze.

@@ -12,3 +12,4 @@ mod precaution;
 mod properties;
 mod steps;
 mod stuck;
+mod throttled;

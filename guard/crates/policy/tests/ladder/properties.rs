@@ -99,8 +99,17 @@ proptest! {
                     prop_assert!(!set.is_empty() && set.len() < 3 && !actions.precaution);
                     prop_assert!(actions.filesystem.is_some());
                 }
-                // New jobs are let in in the open state, or in a precaution out of it.
-                prop_assert!(!actions.admit || actions.state == NodeState::Open || actions.precaution);
+                // New jobs are let in in the open state, beside those who are limited, or in a precaution out of these.
+                let may = matches!(actions.state, NodeState::Open | NodeState::Throttled);
+                prop_assert!(!actions.admit || may || actions.precaution);
+                // Throttled is when somebody is limited, and everybody has something left.
+                let limited = !actions.throttles.is_empty();
+                prop_assert!(limited || actions.state != NodeState::Throttled);
+                prop_assert!(!limited || matches!(actions.state, NodeState::Throttled | NodeState::Frozen));
+                for throttle in actions.throttles.iter() {
+                    prop_assert!(throttle.share > 0.0 && throttle.share < 1.0);
+                    prop_assert!(throttle.jobs.and(&steps.living) == throttle.jobs);
+                }
                 for event in actions.events.iter() {
                     // Absence of a signal never begins a freeze.
                     let fresh = event.objective.is_none_or(|o| {
@@ -121,6 +130,7 @@ proptest! {
                                     | Cause::EvidenceReturned
                                     | Cause::BatchUsesDisk
                                     | Cause::StrongEvidence
+                                    | Cause::ThrottleNotEnough
                                     | Cause::Stuck
                             ),
                             "{event:?}"
@@ -138,7 +148,7 @@ proptest! {
                 }
             }
         }
-        // Left alone, every node opens again.
+        // Left alone, every node opens again, and who was limited has everything back.
         let calm = Spell {
             ticks: 0,
             levels: [Level::Calm; 2],
@@ -153,7 +163,8 @@ proptest! {
             self_check: true,
         };
         set(&mut steps, &calm);
-        steps.run(config.hold_max_ns + 10 * S);
+        let steps_back = (1.0 / config.throttle_step) as u64 + 1;
+        steps.run(config.hold_max_ns + 10 * S + steps_back * 2 * S);
         prop_assert_eq!(steps.state(), NodeState::Open);
         prop_assert_eq!(steps.actions().quarantined, 0);
     }

@@ -35,7 +35,7 @@ impl Rung for Frozen {
 }
 
 fn thaw(cause: Cause) -> Transition {
-    // Not straight to open: new jobs wait until there has been slack.
+    // Not straight to open: new jobs wait until there has been slack. `Memory::apply` knows who stays limited.
     let about = About::default();
     Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about, hold: Hold::Nobody }
 }
@@ -71,6 +71,7 @@ fn still(cause: Cause, deed: Deed, hold: Hold) -> Transition {
 }
 
 fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    memory.limit(view);
     if let Some(transition) = who(freeze, memory, view) {
         return Some(transition);
     }

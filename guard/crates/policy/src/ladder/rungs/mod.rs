@@ -4,6 +4,7 @@
 mod closed;
 mod frozen;
 mod open;
+mod throttled;
 
 use super::memory::{Memory, Transition};
 use super::view::{About, View};
@@ -20,7 +21,7 @@ pub(super) trait Rung: Sync {
 }
 
 /// All rungs.
-static RUNGS: [&dyn Rung; 3] = [&open::Open, &closed::Closed, &frozen::Frozen];
+static RUNGS: [&dyn Rung; 4] = [&open::Open, &closed::Closed, &throttled::Throttled, &frozen::Frozen];
 
 /// The rung of a state; a state without one is left for the state that lets nothing start.
 pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
@@ -30,17 +31,13 @@ pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
     }
 }
 
+fn freeze(cause: Cause, about: About) -> Transition {
+    Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about, hold: Hold::All }
+}
+
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
 /// them is to blame is known a moment later.
 fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
-    let freeze = |cause, about| Transition {
-        to: NodeState::Frozen,
-        cause,
-        deed: Deed::Freeze,
-        precaution: false,
-        about,
-        hold: Hold::All,
-    };
     if view.ordered {
         return Some(freeze(Cause::Ordered, About::default()));
     }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Throttled: after a freeze those who made storage slow get their disk back bit by bit. Others run as they like, and new
+//! jobs are let in while storage has slack. Left when nobody is limited any more, or for a freeze.
+
+use super::{escalate, freeze, Rung};
+use crate::event::{Cause, Deed};
+use crate::jobs::Hold;
+use crate::ladder::memory::{Memory, Transition};
+use crate::ladder::view::{About, View};
+use crate::throttle::Cut;
+use intf::state::NodeState;
+
+/// A limit that did not help so often does harm: what the limited write back may hold up the journal of a filesystem that
+/// others use too. They are then frozen and thawed as a whole.
+const IN_VAIN: u32 = 2;
+
+pub(super) struct Throttled;
+
+impl Rung for Throttled {
+    fn state(&self) -> NodeState {
+        NodeState::Throttled
+    }
+
+    fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
+        let healthy = view.healthy_for_ns.is_some_and(|healthy_ns| healthy_ns >= view.dwell_ns);
+        memory.admitting = view.against.is_none() && (memory.admitting || healthy);
+        match of_the_limited(view, memory) {
+            Some((about, filesystem)) => cut(about, filesystem, memory, view),
+            None => escalate(memory, view).or_else(|| ease(memory, view)),
+        }
+    }
+}
+
+/// Evidence that does not call for a freeze at once: weak, on a disk that batch uses, and on which it is limited.
+fn of_the_limited(view: &View, memory: &Memory) -> Option<(About, u16)> {
+    let about = view.guilty.filter(|_| !view.ordered && !view.no_jobs && view.strong.is_none())?;
+    let filesystem = about.filesystem()?;
+    memory.throttles.of(filesystem).map(|_| (about, filesystem))
+}
+
+fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Option<Transition> {
+    let (step, patience_ns) = (memory.config.throttle_step, memory.config.guilty_timeout_ns);
+    let jobs = memory.throttles.of(filesystem).map(|throttle| throttle.jobs).unwrap_or_default();
+    match memory.throttles.cut(filesystem, step, patience_ns, view.now_ns) {
+        Cut::Lately => None,
+        Cut::Now => Some(Transition {
+            to: NodeState::Throttled,
+            deed: Deed::Tighten,
+            hold: if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) },
+            ..freeze(Cause::BatchUsesDisk, about)
+        }),
+        Cut::InVain => {
+            if memory.throttles.in_vain(filesystem) >= IN_VAIN {
+                memory.throttles.end(filesystem);
+                memory.free_until_ns = view.now_ns.saturating_add(memory.config.innocent_backoff_ns);
+            }
+            Some(freeze(Cause::ThrottleNotEnough, about))
+        }
+    }
+}
+
+fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
+    if let Some(calm_ns) = view.calm_for_ns {
+        memory.throttles.ease(calm_ns, memory.config.throttle_step, view.dwell_ns, view.now_ns);
+    }
+    let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
+    let lift = Transition { to, deed: Deed::Lift, hold: Hold::Nobody, ..freeze(Cause::ThrottleOver, About::default()) };
+    memory.throttles.is_empty().then_some(lift)
+}

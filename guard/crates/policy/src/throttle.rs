@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much of a disk those get who made it slow: little at first, more while it is calm (additive increase), half of it when
+//! it is not (multiplicative decrease), as TCP shares a link (Chiu and Jain, "Analysis of the increase and decrease algorithms
+//! for congestion avoidance", 1989). The unit is what they did there when they made it slow, so that it fits any disk.
+
+use crate::jobs::JobSet;
+
+/// Most disks on which batch is limited at a time.
+pub const DISKS: usize = 4;
+
+/// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave.
+const LEAST: f32 = 0.25;
+
+/// Batch is limited on one disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// The filesystem on it, by index.
+    pub filesystem: u16,
+    /// Whose work made it slow, where that is known; what batch does there through the storage daemons is limited as well.
+    pub jobs: JobSet,
+    /// Share that they get of what they did then; above 0, below 1.
+    pub share: f32,
+    /// It was given, or last changed, then.
+    changed_ns: u64,
+    /// It was cut then, and it has not been calm since.
+    cut_ns: Option<u64>,
+    /// How often a cut did not help, without a calm minute in between.
+    in_vain: u32,
+}
+
+/// What a cut is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The share has just been halved.
+    Now,
+    /// It was a moment ago: what they had in flight needs its time.
+    Lately,
+    /// It was, and that did not help; or there is nothing left to cut.
+    InVain,
+}
+
+/// All disks on which batch is limited.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Throttles([Option<Throttle>; DISKS]);
+
+impl Throttles {
+    /// None?
+    pub fn is_empty(&self) -> bool {
+        self.0 == [None; DISKS]
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Throttle> {
+        self.0.iter().flatten()
+    }
+
+    /// Of one filesystem.
+    pub fn of(&self, filesystem: u16) -> Option<&Throttle> {
+        self.iter().find(|throttle| throttle.filesystem == filesystem)
+    }
+
+    fn of_mut(&mut self, filesystem: u16) -> Option<&mut Throttle> {
+        self.0.iter_mut().flatten().find(|throttle| throttle.filesystem == filesystem)
+    }
+
+    /// These have made it slow: they start with one `step`. Where it is slow once more they join those who were limited before.
+    /// With more disks than there is room for, who had most gets everything back.
+    pub fn begin(&mut self, filesystem: u16, jobs: JobSet, step: f32, now_ns: u64) {
+        if let Some(throttle) = self.of_mut(filesystem) {
+            throttle.jobs = throttle.jobs.or(&jobs);
+            return;
+        }
+        let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
+        let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
+        if let Some(place) = room {
+            *place = Some(Throttle { filesystem, jobs, share: step, changed_ns: now_ns, cut_ns: None, in_vain: 0 });
+        }
+    }
+
+    /// It is slow again: half of what they had. `patience_ns` = for so long a cut is given time to help.
+    pub fn cut(&mut self, filesystem: u16, step: f32, patience_ns: u64, now_ns: u64) -> Cut {
+        let least = LEAST * step;
+        let Some(throttle) = self.of_mut(filesystem) else { return Cut::InVain };
+        if let Some(cut_ns) = throttle.cut_ns {
+            if now_ns.saturating_sub(cut_ns) < patience_ns {
+                return Cut::Lately;
+            }
+            throttle.in_vain += 1;
+            return Cut::InVain;
+        }
+        if throttle.share <= least {
+            return Cut::InVain;
+        }
+        throttle.halve(least, now_ns);
+        Cut::Now
+    }
+
+    /// They stand still for it: half of what they had when they run again.
+    pub fn halve(&mut self, filesystem: u16, step: f32, now_ns: u64) {
+        if let Some(throttle) = self.of_mut(filesystem) {
+            throttle.halve(LEAST * step, now_ns);
+        }
+    }
+
+    /// It has been calm for `calm_ns`: one more step to those whose last change is a `dwell` ago. Who has all of it is limited
+    /// no more.
+    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
+        for place in &mut self.0 {
+            let Some(throttle) = place else { continue };
+            throttle.cut_ns = None;
+            if calm_ns >= MINUTE_NS {
+                throttle.in_vain = 0;
+            }
+            if calm_ns < dwell_ns || now_ns.saturating_sub(throttle.changed_ns) < dwell_ns {
+                continue;
+            }
+            throttle.share += step;
+            throttle.changed_ns = now_ns;
+            if throttle.share >= 1.0 {
+                *place = None;
+            }
+        }
+    }
+
+    /// They run again: from now on the share can grow.
+    pub fn run(&mut self, now_ns: u64) {
+        for throttle in self.0.iter_mut().flatten() {
+            (throttle.changed_ns, throttle.cut_ns) = (now_ns, None);
+        }
+    }
+
+    /// How often cuts have not helped on this filesystem.
+    pub fn in_vain(&self, filesystem: u16) -> u32 {
+        self.of(filesystem).map_or(0, |throttle| throttle.in_vain)
+    }
+
+    /// Limited no more.
+    pub fn end(&mut self, filesystem: u16) {
+        for place in &mut self.0 {
+            place.take_if(|throttle| throttle.filesystem == filesystem);
+        }
+    }
+
+    /// Jobs that have ended are limited no more, nor is a disk that is not there any more or all of whose jobs have ended.
+    pub fn of_living(&mut self, living: &JobSet, filesystems: usize) {
+        for place in &mut self.0 {
+            let Some(throttle) = place else { continue };
+            let named = !throttle.jobs.is_empty();
+            throttle.jobs = throttle.jobs.and(living);
+            if usize::from(throttle.filesystem) >= filesystems || (named && throttle.jobs.is_empty()) {
+                *place = None;
+            }
+        }
+    }
+}
+
+const MINUTE_NS: u64 = 60_000_000_000;
+
+impl Throttle {
+    fn halve(&mut self, least: f32, now_ns: u64) {
+        self.share = (self.share / 2.0).max(least);
+        self.changed_ns = now_ns;
+        self.cut_ns = Some(now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    const STEP: f32 = 0.1;
+
+    fn jobs(places: &[usize]) -> JobSet {
+        places.iter().copied().collect()
+    }
+
+    fn limited() -> Throttles {
+        let mut throttles = Throttles::default();
+        throttles.begin(3, jobs(&[1]), STEP, S);
+        throttles
+    }
+
+    fn share(throttles: &Throttles) -> f32 {
+        throttles.of(3).map_or(1.0, |throttle| throttle.share)
+    }
+
+    #[test]
+    fn one_step_more_after_each_calm_dwell_until_all_is_given_back() {
+        let mut throttles = limited();
+        for tick in 0..1000 {
+            throttles.ease(5 * S, STEP, 2 * S, S + tick * S / 50);
+        }
+        assert!((share(&throttles) - 1.0).abs() < 1e-3, "20 s: nine steps and the first");
+        let mut throttles = limited();
+        throttles.ease(2 * S - 1, STEP, 2 * S, 10 * S);
+        assert_eq!(share(&throttles), STEP, "not calm for long enough");
+        throttles.ease(2 * S, STEP, 2 * S, 10 * S);
+        throttles.ease(3 * S, STEP, 2 * S, 11 * S);
+        assert_eq!(share(&throttles), 2.0 * STEP, "and not twice in a dwell");
+        for dwell in 0..8 {
+            throttles.ease(20 * S, STEP, 2 * S, (12 + 2 * dwell) * S);
+        }
+        assert!(throttles.is_empty());
+    }
+
+    #[test]
+    fn a_cut_halves_and_is_given_time_to_help() {
+        let mut throttles = limited();
+        (0..4).for_each(|dwell| throttles.ease(20 * S, STEP, 2 * S, (10 + 2 * dwell) * S));
+        let before = share(&throttles);
+        assert_eq!(throttles.cut(3, STEP, S, 20 * S), Cut::Now);
+        assert_eq!(share(&throttles), before / 2.0);
+        assert_eq!(throttles.cut(3, STEP, S, 21 * S - 1), Cut::Lately);
+        assert_eq!((throttles.cut(3, STEP, S, 21 * S), throttles.in_vain(3)), (Cut::InVain, 1));
+        assert_eq!(share(&throttles), before / 2.0);
+        // Calm in between: the next one is a new one, and after a minute what was in vain is forgotten.
+        throttles.ease(S, STEP, 2 * S, 22 * S);
+        assert_eq!(throttles.cut(3, STEP, S, 23 * S), Cut::Now);
+        throttles.ease(MINUTE_NS, STEP, 2 * S, 90 * S);
+        assert_eq!(throttles.in_vain(3), 0);
+    }
+
+    #[test]
+    fn something_is_always_left() {
+        let mut throttles = limited();
+        (0..9).for_each(|time| throttles.halve(3, STEP, time));
+        assert_eq!(share(&throttles), LEAST * STEP);
+        throttles.run(S);
+        assert_eq!(throttles.cut(3, STEP, S, 2 * S), Cut::InVain, "nothing is left to cut");
+        assert_eq!(throttles.cut(7, STEP, S, 2 * S), Cut::InVain, "nobody is limited there");
+    }
+
+    #[test]
+    fn more_disks_than_there_is_room_for() {
+        let mut throttles = limited();
+        throttles.ease(2 * S, STEP, 2 * S, 10 * S);
+        (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
+        assert_eq!(throttles.of(3), None, "who had most");
+        assert_eq!(throttles.iter().count(), DISKS);
+    }
+
+    #[test]
+    fn jobs_join_and_end() {
+        let mut throttles = limited();
+        throttles.begin(3, jobs(&[2]), STEP, 2 * S);
+        throttles.begin(4, JobSet::default(), STEP, 2 * S);
+        throttles.of_living(&jobs(&[2, 9]), 9);
+        assert_eq!(throttles.of(3).map(|throttle| throttle.jobs), Some(jobs(&[2])));
+        throttles.of_living(&jobs(&[9]), 9);
+        assert_eq!((throttles.of(3), throttles.of(4).is_some()), (None, true), "nobody is named there");
+        throttles.of_living(&jobs(&[9]), 4);
+        assert!(throttles.is_empty(), "the disk is gone");
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! After a freeze those who made storage slow get their disk back bit by bit.
+use crate::steps::{config, Steps, MS, S, TICK};
+use intf::segment::{Kind, SeriesId};
+use intf::state::NodeState;
+use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level};
+
+const DWELL: u64 = 2 * S;
+
+fn jobs(places: &[usize]) -> JobSet {
+    places.iter().copied().collect()
+}
+
+/// Job 1 makes the disk of filesystem 0 slow, is frozen for it, and is thawed when it has been calm.
+fn throttled() -> Steps {
+    throttled_with(Steps::open())
+}
+
+fn throttled_with(mut steps: Steps) -> Steps {
+    slow(&mut steps, Level::Strong);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.run(500 * MS);
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    steps
+}
+
+fn slow(steps: &mut Steps, level: Level) {
+    steps.level(level);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    (steps.guilty[0], steps.batch_share_now[0]) = (Some(jobs(&[1])), 0.5);
+}
+
+fn calm(steps: &mut Steps) {
+    steps.level(Level::Calm);
+    steps.batch_share_now[0] = 0.0;
+}
+
+fn share(steps: &Steps) -> f32 {
+    steps.actions().throttles.of(0).map_or(1.0, |throttle| throttle.share)
+}
+
+#[test]
+fn the_limit_is_there_before_they_run_again_and_grows_while_it_is_calm() {
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.run(2 * TICK);
+    let throttle = *steps.actions().throttles.of(0).unwrap();
+    assert_eq!((steps.state(), throttle.jobs, throttle.share), (NodeState::Frozen, jobs(&[1]), 0.05));
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Throttled, Hold::Nobody));
+    assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
+    assert_eq!(share(&steps), 0.05, "what was calm while they stood still does not count");
+    steps.run(DWELL + TICK);
+    assert_eq!(share(&steps), 0.1);
+    steps.run(4 * DWELL);
+    assert!((share(&steps) - 0.3).abs() < 1e-6);
+    steps.run(14 * DWELL);
+    assert_eq!(steps.state(), NodeState::Open);
+    assert_eq!(steps.said().last(), Some(&(Cause::ThrottleOver, Deed::Lift)));
+    assert!(steps.actions().throttles.is_empty());
+}
+
+#[test]
+fn new_jobs_are_let_in_as_soon_as_storage_has_slack() {
+    let mut steps = throttled();
+    assert!(!steps.actions().admit || steps.now > 0);
+    steps.run(DWELL);
+    assert!(steps.actions().admit, "who is limited is no reason to let nobody else in");
+    steps.verdicts[0].slack = -0.1;
+    steps.step();
+    assert!(!steps.actions().admit);
+    assert_eq!(steps.state(), NodeState::Throttled);
+    steps.verdicts[0].slack = 0.1;
+    steps.run(DWELL + TICK);
+    assert!(!steps.actions().admit, "not enough slack yet");
+    steps.verdicts[0].slack = 1.0;
+    steps.run(DWELL + TICK);
+    assert!(steps.actions().admit);
+}
+
+#[test]
+fn weak_evidence_halves_and_freezes_when_that_does_not_help() {
+    let mut steps = throttled();
+    steps.run(6 * DWELL);
+    let before = share(&steps);
+    slow(&mut steps, Level::Weak);
+    steps.step();
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before / 2.0));
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchUsesDisk, Deed::Tighten)));
+    assert_eq!(steps.events.last().map(|e| e.hold), Some(Hold::Jobs(jobs(&[1]))));
+    steps.run(S - TICK);
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before / 2.0), "it is given its time");
+    steps.step();
+    assert_eq!(steps.said().last(), Some(&(Cause::ThrottleNotEnough, Deed::Freeze)));
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
+fn strong_evidence_freezes_at_once_and_they_come_back_with_half() {
+    let mut steps = throttled();
+    steps.run(6 * DWELL);
+    let before = share(&steps);
+    slow(&mut steps, Level::Strong);
+    steps.run(2 * TICK);
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Frozen, before / 2.0));
+    steps.run(300 * MS);
+    assert_eq!(share(&steps), before / 2.0, "once for each freeze");
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before / 2.0));
+}
+
+#[test]
+fn another_disk_is_a_matter_of_its_own() {
+    let mut steps = throttled();
+    slow(&mut steps, Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    (steps.guilty[1], steps.batch_share_now[1]) = (Some(jobs(&[2])), 0.5);
+    steps.run(2 * TICK);
+    let throttles = steps.actions().throttles;
+    assert_eq!(throttles.of(0).map(|t| t.jobs), Some(jobs(&[1])));
+    assert_eq!(throttles.of(1).map(|t| t.jobs), Some(jobs(&[2])));
+    assert_eq!(throttles.of(0).map(|t| t.share), Some(0.05), "nothing was slow there");
+}
+
+#[test]
+fn what_comes_through_the_storage_daemons_is_limited_without_names() {
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.guilty[0] = None;
+    steps.run(2 * TICK);
+    assert_eq!(steps.actions().throttles.of(0).map(|t| t.jobs), Some(JobSet::default()));
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    assert_eq!(steps.state(), NodeState::Throttled);
+}
+
+#[test]
+fn nobody_is_limited_for_what_batch_has_next_to_no_part_in() {
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.batch_share_now[0] = 0.1;
+    steps.run(2 * TICK);
+    assert!(steps.actions().throttles.is_empty());
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    assert_eq!(steps.state(), NodeState::Closed);
+}
+
+#[test]
+fn who_turns_out_to_be_innocent_gets_everything_back() {
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.guilty[0] = None;
+    steps.run(2 * TICK);
+    assert!(!steps.actions().throttles.is_empty());
+    steps.batch_share_now[0] = 0.0;
+    steps.until_left(30 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+    assert!(steps.actions().throttles.is_empty());
+}
+
+#[test]
+fn a_limit_that_does_harm_is_given_up_for_a_while() {
+    let mut steps = throttled();
+    for _ in 0..2 {
+        steps.run(3 * DWELL);
+        slow(&mut steps, Level::Weak);
+        steps.run(S + 2 * TICK);
+        assert_eq!(steps.state(), NodeState::Frozen, "{:?}", steps.said());
+        calm(&mut steps);
+        steps.until_left(40 * S);
+    }
+    assert_eq!(steps.state(), NodeState::Closed, "{:?}", steps.said());
+    assert!(steps.actions().throttles.is_empty());
+    // Frozen and thawed as a whole, until the backoff is over.
+    let steps = throttled_with(steps);
+    assert_eq!(steps.state(), NodeState::Closed);
+    let mut steps = steps;
+    steps.run(80 * S);
+    assert_eq!(throttled_with(steps).state(), NodeState::Throttled);
+}
+
+#[test]
+fn when_the_limited_have_ended_it_is_over() {
+    let mut steps = throttled();
+    steps.living = jobs(&[0, 2]);
+    steps.run(2 * TICK);
+    assert!(matches!(steps.state(), NodeState::Open | NodeState::Closed));
+    assert_eq!(steps.said().last(), Some(&(Cause::ThrottleOver, Deed::Lift)));
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let off = LadderConfig { throttle: false, ..config() };
+    let mut steps = Steps::with(Ladder::new(off, 1000 * S));
+    steps.run(3 * S);
+    assert_eq!(throttled_with(steps).state(), NodeState::Closed);
+}
