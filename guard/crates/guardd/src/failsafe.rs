@@ -4,8 +4,7 @@
 //! right nor its process to be alive.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
@@ -13,6 +12,7 @@ use policy::{Config, Hold};
 
 use crate::actuators::{Freezer, SliceFreezer};
 use crate::clock::Clock;
+use crate::command;
 use crate::control::StateFile;
 use crate::heartbeat;
 use crate::jobs::JobTable;
@@ -189,7 +189,7 @@ impl Failsafe {
     }
 
     fn systemctl(&self, arguments: &[&str], deadline: Duration) -> Result<()> {
-        run(&self.systemctl, arguments, deadline).with_context(|| format!("systemctl {}", arguments.join(" ")))
+        command::run(&self.systemctl, arguments, deadline).with_context(|| format!("systemctl {}", arguments.join(" ")))
     }
 }
 
@@ -234,28 +234,6 @@ fn gone(path: &Path) -> Result<()> {
             Err(error).with_context(|| format!("{}", path.display()))
         }
         _ => Ok(()),
-    }
-}
-
-/// Runs a command that must end in time.
-fn run(program: &Path, arguments: &[&str], deadline: Duration) -> Result<()> {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .with_context(|| format!("{}", program.display()))?;
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return if status.success() { Ok(()) } else { bail!("{status}") };
-        }
-        if begun.elapsed() > deadline {
-            // Its end is not waited for: it may be stuck, and the thaw is not to be.
-            let _ = child.kill();
-            bail!("no answer within {} s", deadline.as_secs());
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod actuators;
 pub mod check;
 pub mod clock;
+pub mod command;
 pub mod control;
 pub mod failsafe;
 pub mod heartbeat;
@@ -20,3 +21,4 @@ pub mod run;
 pub mod shared;
 pub mod signals;
 pub mod startd_cron;
+pub mod worker;

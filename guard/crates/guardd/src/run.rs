@@ -13,7 +13,7 @@ use anyhow::{bail, Context, Result};
 use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use crate::actuators::{ShapingActuator, SliceFreezer};
+use crate::actuators::{IoMaxActuator, ShapingActuator, SliceFreezer};
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
 use crate::notify::Notifier;
@@ -21,6 +21,7 @@ use crate::operators::Operators;
 use crate::publisher::Publisher;
 use crate::report::{Reporter, QUEUE};
 use crate::shared::{lock, Owner, Shared};
+use crate::worker::{self, Worker};
 use crate::{memory, signals};
 
 /// Pages of stack that each thread touches are locked; deep recursion has no place here.
@@ -50,35 +51,42 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
     let (outbox, inbox) = sync_channel(QUEUE);
     let operators = Operators::new(config, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())?;
     let mut reporter = Reporter::new(config, Arc::clone(&clock), Arc::clone(&shared), owner.clone());
+    let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
+    let deadline = Duration::from_nanos(config.control_loop.action_deadline_ns);
+    let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
+    let mut worker = Worker::new(io_max, Arc::clone(&clock), Arc::clone(&shared), outbox.clone());
+    let (wishes, wished) = sync_channel(worker::QUEUE);
     let mut control = ControlLoop::new(Parts {
         config: config.clone(),
         clock: Arc::clone(&clock),
         shared: Arc::clone(&shared),
         outbox,
         signals: signals::all(config, owner),
-        freezer: SliceFreezer::remembering(config.paths.cgroup.join(&config.paths.jobs_slice), &config.paths.run),
+        freezer: SliceFreezer::remembering(&slice, &config.paths.run),
         shaping: ShapingActuator::new(&config.paths.control),
+        worker: wishes,
         state_file,
     });
 
     let thread = |name: &str| Builder::new().name(name.into()).stack_size(STACK);
     let stop = Arc::clone(shutdown);
-    // The loop ends with its thread, and the channel with the loop: the reporter then drains it and ends too.
+    // The loop ends with its thread, and the channels with the loop: actuators and reporter drain them then and end too.
     let control = thread("control").spawn(move || control.run(&stop)).context("control thread")?;
+    let worker = thread("actuators").spawn(move || worker.run(&wished)).context("actuator thread")?;
     let reporter = thread("reporter").spawn(move || reporter.run(&inbox)).context("reporter thread")?;
     let stop = Arc::clone(shutdown);
     let publisher = thread("publisher").spawn(move || publisher.run(&stop)).context("publisher thread")?;
     let stop = Arc::clone(shutdown);
     let operators = thread("operators").spawn(move || operators.run(&stop)).context("operators thread")?;
 
-    let threads = [&reporter, &publisher, &operators];
+    let threads = [&worker, &reporter, &publisher, &operators];
     watch(&shared, shutdown, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
     if control.join().is_err() {
         bail!("the control loop failed");
     }
     // A journal on a stuck disk must not keep the service from ending.
     let patience = Instant::now() + Duration::from_secs(2);
-    while !reporter.is_finished() && Instant::now() < patience {
+    while !(worker.is_finished() && reporter.is_finished()) && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use intf::journal::{Outcome, Record};
 use intf::state::NodeState;
 use policy::ladder::Counters;
-use policy::{Cause, FilesystemLoad, Verdict};
+use policy::{Cause, FilesystemLoad, Throttles, Verdict};
 
 use crate::control::LoopTimes;
 use crate::signals::{Histograms, Reading, Sample};
@@ -33,6 +33,8 @@ pub struct Shared {
     pub orders: Orders,
     /// Messages that found the channel full.
     pub dropped: AtomicU64,
+    /// Times somebody else had changed a limit of a job.
+    pub limit_drifts: AtomicU64,
     /// Journal records written, and lost.
     pub journal_records: AtomicU64,
     /// See `journal_records`.
@@ -95,6 +97,8 @@ pub struct Snapshot {
     pub jobs: Option<u32>,
     /// Those of them that stand still.
     pub held_jobs: u32,
+    /// Who is limited.
+    pub throttles: Throttles,
     /// The slice of the jobs is there.
     pub slice: bool,
     /// Batch was asked to stand still.

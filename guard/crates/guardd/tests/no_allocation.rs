@@ -75,6 +75,7 @@ fn a_tick_allocates_nothing() {
     owner.resolve(std::path::Path::new("/etc/passwd"));
     let shared = Arc::new(Shared::default());
     let (outbox, _inbox) = sync_channel(4096);
+    let (worker, _wishes) = sync_channel(4);
     let mut control = ControlLoop::new(Parts {
         clock: Arc::new(SystemClock),
         shared: Arc::clone(&shared),
@@ -82,6 +83,7 @@ fn a_tick_allocates_nothing() {
         signals: guardd::signals::all(&config, owner),
         freezer: SliceFreezer::new(folders.slice()),
         shaping: ShapingActuator::new(&folders.path("run")),
+        worker,
         state_file: StateFile::create(&folders.path("run")).unwrap(),
         config,
     });

@@ -130,6 +130,8 @@ impl Record {
             "extend" => "The precautionary freeze became a real one".into(),
             "narrow" => "The jobs that have no part in it were thawed".into(),
             "widen" => "All jobs were frozen again".into(),
+            "limit" => "Jobs have a limit on their disk now".into(),
+            "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "lift" => "Nobody is limited any more".into(),
             "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),
@@ -183,6 +185,7 @@ impl Record {
             "throttle_not_enough" => {
                 format!("{place} stayed slow although those who are limited were given less{measured}")
             }
+            "made_storage_slow" => "they made storage slow".into(),
             "throttle_over" => "those who were limited have ended, or storage bears what they do".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "slow_burn" => {

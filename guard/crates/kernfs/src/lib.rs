@@ -11,6 +11,7 @@ pub mod block;
 pub mod cgroup;
 mod error;
 mod file;
+pub mod io_max;
 pub mod mountinfo;
 pub mod process;
 pub mod psi;

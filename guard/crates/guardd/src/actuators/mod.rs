@@ -3,7 +3,9 @@
 //! and undone when the guard ends.
 
 pub mod freeze;
+pub mod io_max;
 pub mod shaping;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
-pub use shaping::{Held, ShapingActuator};
+pub use io_max::IoMaxActuator;
+pub use shaping::{Held, ShapingActuator, Wanted};

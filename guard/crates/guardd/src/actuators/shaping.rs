@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use intf::shaping::{Allowance, Shaping, SHAPING_BYTES};
+use policy::throttle::DISKS;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -26,6 +27,46 @@ pub enum Held {
     Everything,
 }
 
+/// All that batch is denied there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// What stands still.
+    pub held: Held,
+    /// What goes slowly, by device.
+    pub slow: [Option<Allowance>; DISKS],
+}
+
+impl From<Held> for Wanted {
+    fn from(held: Held) -> Self {
+        Wanted { held, ..Wanted::default() }
+    }
+}
+
+impl Wanted {
+    fn nothing(&self) -> bool {
+        *self == Wanted::default()
+    }
+
+    /// The records; how many there are.
+    fn records(&self) -> ([Allowance; DISKS + 1], usize) {
+        let mut records = [Allowance::HELD; DISKS + 1];
+        let mut count = 0;
+        let mut push = |allowance| {
+            records[count] = allowance;
+            count += 1;
+        };
+        match self.held {
+            Held::Nothing => {}
+            // A record for one device would let go of it.
+            Held::Everything => return (records, 1),
+            Held::Device(device) => push(Allowance { device, ..Allowance::HELD }),
+        }
+        let held = |slow: &&Allowance| self.held != Held::Device(slow.device);
+        self.slow.iter().flatten().filter(held).for_each(|slow| push(*slow));
+        (records, count)
+    }
+}
+
 /// Keeps the segment as it is wanted. It lies below /run, so a write waits for no disk. A segment that cannot be written
 /// never keeps the guard from its first knob, the freezer.
 pub struct ShapingActuator {
@@ -34,7 +75,7 @@ pub struct ShapingActuator {
     buffer: [u8; SHAPING_BYTES],
     sequence: u64,
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
-    written: Option<Held>,
+    written: Option<Wanted>,
     lease_until_ns: u64,
     fault: Option<Errno>,
     again_ns: u64,
@@ -65,7 +106,7 @@ impl ShapingActuator {
 
     /// Is batch held, as far as was written?
     pub fn held(&self) -> bool {
-        self.written.is_some_and(|held| held != Held::Nothing)
+        self.written.is_some_and(|wanted| wanted.held != Held::Nothing)
     }
 
     /// Why the last write failed.
@@ -73,38 +114,36 @@ impl ShapingActuator {
         self.fault
     }
 
-    /// To be called at every tick: writes when `hold` changes, and renews the lease at half of it.
-    pub fn keep(&mut self, hold: Held, now_ns: u64) {
-        let good = self.written == Some(hold) && (hold == Held::Nothing || now_ns + LEASE_NS / 2 < self.lease_until_ns);
+    /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
+    pub fn keep(&mut self, wanted: impl Into<Wanted>, now_ns: u64) {
+        let wanted = wanted.into();
+        let good = self.written == Some(wanted) && (wanted.nothing() || now_ns + LEASE_NS / 2 < self.lease_until_ns);
         if good || (self.fault.is_some() && now_ns < self.again_ns) {
             return;
         }
         self.again_ns = now_ns + AGAIN_NS;
-        let outcome = self.write(hold, now_ns);
+        let outcome = self.write(&wanted, now_ns);
         self.fault = outcome.err();
-        self.written = outcome.is_ok().then_some(hold);
+        self.written = outcome.is_ok().then_some(wanted);
         if self.fault.is_some() {
             self.fd = None;
         }
     }
 
-    fn write(&mut self, hold: Held, now_ns: u64) -> Result<(), Errno> {
+    fn write(&mut self, wanted: &Wanted, now_ns: u64) -> Result<(), Errno> {
         let fd = match self.fd.take().filter(in_its_place) {
             Some(fd) => fd,
             None => open(&self.path)?,
         };
         // From the clock at first: a later guard's numbers are none of an earlier one's.
         self.sequence = if self.sequence == 0 { now_ns } else { self.sequence + 1 };
-        self.lease_until_ns = if hold == Held::Nothing { 0 } else { now_ns + LEASE_NS };
-        let device = match hold {
-            Held::Device(device) => device,
-            _ => Allowance::HELD.device,
-        };
+        self.lease_until_ns = if wanted.nothing() { 0 } else { now_ns + LEASE_NS };
+        let (records, count) = wanted.records();
         let shaping = Shaping {
             sequence: self.sequence,
             lease_until_ns: self.lease_until_ns,
             pid: std::process::id(),
-            allowances: if hold == Held::Nothing { &[] } else { &[Allowance { device, ..Allowance::HELD }] },
+            allowances: &records[..count],
         };
         let bytes = shaping.encode(&mut self.buffer);
         let written = rustix::io::pwrite(&fd, bytes, 0)?;
@@ -210,6 +249,30 @@ mod tests {
         assert_eq!((record(), actuator.held()), ((1, 8, 16), true));
         actuator.keep(Held::Nothing, SECOND_NS + 2);
         assert_eq!(record().0, 0);
+    }
+
+    #[test]
+    fn what_goes_slowly_is_beside_what_stands_still() {
+        let slow = |device| Allowance { device, bytes: 5, operations: 7 };
+        let slow_at = |devices: &[(u32, u32)]| {
+            let mut slow_all = [None; DISKS];
+            devices.iter().zip(&mut slow_all).for_each(|(device, place)| *place = Some(slow(*device)));
+            slow_all
+        };
+        let records = |held, devices: &[(u32, u32)]| {
+            let (records, count) = Wanted { held, slow: slow_at(devices) }.records();
+            records[..count].to_vec()
+        };
+        assert_eq!(records(Held::Nothing, &[(8, 16), (8, 32)]), [slow((8, 16)), slow((8, 32))]);
+        let held = Allowance { device: (8, 16), ..Allowance::HELD };
+        assert_eq!(records(Held::Device((8, 16)), &[(8, 16), (8, 32)]), [held, slow((8, 32))]);
+        assert_eq!(records(Held::Everything, &[(8, 16)]), [Allowance::HELD]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        actuator.keep(Wanted { slow: slow_at(&[(8, 16)]), ..Wanted::default() }, SECOND_NS);
+        assert_eq!((actuator.held(), lease(folder.path())), (false, SECOND_NS + LEASE_NS), "a limit needs a lease too");
+        actuator.keep(Held::Nothing, 2 * SECOND_NS);
+        assert_eq!(lease(folder.path()), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
 //! or another thread, and allocates nothing in steady state.
 
+mod limits;
 mod node;
 mod pace;
 mod state_file;
@@ -15,14 +16,18 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
+use policy::throttle::DISKS;
 use policy::{Actions, Config, Hold, Inputs, Ladder, Level};
 
 use crate::actuators::freeze::{Drift, Effect};
-use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator};
+use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator, Wanted};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{Shared, SignalHealth};
 use crate::signals::{Board, Reading, Signal};
+use crate::worker::Wish;
+
+use limits::Limits;
 
 pub use node::Node;
 pub use state_file::StateFile;
@@ -46,6 +51,10 @@ pub struct ControlLoop<F: Freezer> {
     ladder: Ladder,
     freezer: FreezeActuator<F>,
     shaping: ShapingActuator,
+    limits: Limits,
+    worker: SyncSender<Wish>,
+    /// It did not fit into the worker's channel.
+    unsent: Option<Wish>,
     node: Node,
     state_file: StateFile,
     times: LoopTimes,
@@ -81,6 +90,8 @@ pub struct Parts<F> {
     pub freezer: F,
     /// The other knob: what jobs do through the storage daemons.
     pub shaping: ShapingActuator,
+    /// To the thread that turns the slow knobs.
+    pub worker: SyncSender<Wish>,
     /// Where the state line goes.
     pub state_file: StateFile,
 }
@@ -88,7 +99,7 @@ pub struct Parts<F> {
 impl<F: Freezer> ControlLoop<F> {
     /// Takes over the node as it is: what is found frozen stays frozen until the ladder thaws it.
     pub fn new(parts: Parts<F>) -> Self {
-        let Parts { config, clock, shared, outbox, signals, mut freezer, shaping, state_file } = parts;
+        let Parts { config, clock, shared, outbox, signals, mut freezer, shaping, worker, state_file } = parts;
         let now_ns = clock.monotonic_ns();
         let mut board = Board::new(&config);
         board.jobs.look(true);
@@ -121,6 +132,9 @@ impl<F: Freezer> ControlLoop<F> {
             ladder,
             freezer,
             shaping,
+            limits: Limits::default(),
+            worker,
+            unsent: None,
             state_file,
         }
     }
@@ -230,11 +244,31 @@ impl<F: Freezer> ControlLoop<F> {
         };
         let fault = self.shaping.fault();
         self.board.hold = self.freezer.applied();
-        self.shaping.keep(self.held(actions), now_ns);
+        self.limit(actions, now_ns);
+        self.shaping.keep(self.wanted(actions), now_ns);
         if self.shaping.fault() != fault {
             self.send(Message::Shaping { fault: self.shaping.fault() });
         }
         outcome
+    }
+
+    /// Who gets how much of which disk; the thread that tells systemd does the rest.
+    fn limit(&mut self, actions: &Actions, now_ns: u64) {
+        if let Some(said) = self.limits.follow(&actions.throttles, &self.board) {
+            let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
+            self.unsent = Some(Wish { limits: self.limits.jobs(), said, decided_ns: now_ns });
+        }
+        if let Some(wish) = self.unsent.take() {
+            if let Err(TrySendError::Full(wish)) = self.worker.try_send(wish) {
+                self.unsent = Some(wish);
+            }
+        }
+    }
+
+    fn wanted(&self, actions: &Actions) -> Wanted {
+        let mut slow = [None; DISKS];
+        slow.iter_mut().zip(self.limits.daemons()).for_each(|(place, allowance)| *place = Some(*allowance));
+        Wanted { held: self.held(actions), slow }
     }
 
     /// What the guilty made slow batch shall leave alone in the storage daemons too: whose requests they are is not known there.
@@ -316,6 +350,7 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::All => view.jobs.unwrap_or_default(),
         };
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
+        view.throttles = actions.throttles;
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());

@@ -37,8 +37,12 @@ struct Rig {
     knob: RecordingFreezer,
     control: ControlLoop<RecordingFreezer>,
     inbox: Receiver<Message>,
+    wishes: Receiver<Wish>,
     clock: Arc<Moved>,
     hangs: bool,
+    /// Requests of job a.scope so far, and how many more come with each tick: they make reads slow.
+    job: u64,
+    attack: u64,
 }
 
 impl Rig {
@@ -65,6 +69,7 @@ impl Rig {
         let owner = Owner::new(&config.latency.owner);
         owner.resolve(&PathBuf::from("/etc/passwd"));
         let (outbox, inbox) = sync_channel(4096);
+        let (worker, wishes) = sync_channel(2);
         let control = ControlLoop::new(Parts {
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
             shared: Arc::default(),
@@ -72,10 +77,11 @@ impl Rig {
             signals: crate::signals::all(&config, owner),
             freezer: knob.clone(),
             shaping: ShapingActuator::new(folders.path()),
+            worker,
             state_file: StateFile::create(folders.path()).unwrap(),
             config,
         });
-        Rig { folders, writer, knob, control, inbox, clock, hangs: false }
+        Rig { folders, writer, knob, control, inbox, wishes, clock, hangs: false, job: 0, attack: 0 }
     }
 
     fn series(class: Class) -> SeriesId {
@@ -99,10 +105,24 @@ impl Rig {
             let now_ns = self.clock.0.fetch_add(TICK_NS, Ordering::Relaxed) + TICK_NS;
             self.writer.heartbeat(now_ns).unwrap();
             if !self.hangs {
-                self.writer.complete(Rig::series(Class::Storage), 8_000_000, 4096).unwrap();
+                let latency_ns = if self.attack > 0 { 500_000_000 } else { 8_000_000 };
+                self.writer.complete(Rig::series(Class::Storage), latency_ns, 4096).unwrap();
                 self.writer.complete(Rig::series(Class::Batch), 8_000_000, 4096).unwrap();
             }
+            if self.attack > 0 {
+                self.work();
+            }
             self.control.tick(now_ns);
+        }
+    }
+
+    fn work(&mut self) {
+        if !self.control.freezer.applied().any() {
+            self.job += self.attack;
+        }
+        let line = format!("8:0 rbytes={} wbytes=0 rios={} wios=0 dbytes=0 dios=0\n", self.job * 65536, self.job);
+        for cgroup in ["jobs.slice", "jobs.slice/a.scope"] {
+            std::fs::write(self.folders.path().join(cgroup).join("io.stat"), &line).unwrap();
         }
     }
 
@@ -154,6 +174,37 @@ fn a_freeze_holds_batch_in_the_storage_daemons_too() {
     let mut rig = Rig::new(RecordingFreezer::default());
     rig.pass(SECOND_NS);
     assert!(!rig.control.shaping.held());
+}
+
+#[test]
+fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    std::fs::create_dir(rig.folders.path().join("jobs.slice/a.scope")).unwrap();
+    rig.work();
+    rig.pass(10 * SECOND_NS);
+    assert_eq!(rig.wishes.try_iter().count(), 0);
+    rig.attack = 100;
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.state().starts_with("state=frozen"), "{}", rig.state());
+    let wish = rig.wishes.try_recv().unwrap();
+    let limit = &wish.limits[0];
+    assert_eq!((wish.limits.len(), &*limit.scope, limit.device, wish.said), (1, "a.scope", (8, 0), true));
+    // 100 requests in each tick are 5000 a second.
+    assert!((230..=270).contains(&limit.requests), "{limit:?}");
+    rig.attack = 0;
+    rig.pass(15 * SECOND_NS);
+    assert!(rig.state().starts_with("state=throttled"), "{}", rig.state());
+    let grown: Vec<u64> = rig.wishes.try_iter().map(|wish| wish.limits[0].requests).collect();
+    assert!(grown.is_sorted() && grown[0] > limit.requests, "{grown:?}");
+    // A full channel loses nothing: the last wish is sent when there is room.
+    rig.pass(60 * SECOND_NS);
+    assert!(!rig.state().starts_with("state=throttled"), "{}", rig.state());
+    let last = |rig: &mut Rig| {
+        rig.pass(TICK_NS);
+        rig.wishes.try_iter().last()
+    };
+    let (first, second) = (last(&mut rig), last(&mut rig));
+    assert!(second.or(first).unwrap().limits.is_empty());
 }
 
 #[test]

@@ -46,6 +46,7 @@ impl Renderer {
             self.node(&mut out);
             objectives(&self.view, &names, &mut out);
             filesystems(&self.view, &names, &mut out);
+            throttles(&self.view, &names, &mut out);
             latencies(&self.view, &names, &mut out);
             samples(&self.view, &names, &mut out);
             self.signals(&mut out);
@@ -122,6 +123,7 @@ impl Renderer {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         out.single(&names::JOURNAL_RECORDS, load(&shared.journal_records));
         out.single(&names::JOURNAL_ERRORS, load(&shared.journal_errors));
+        out.single(&names::LIMIT_DRIFTS, load(&shared.limit_drifts));
         out.single(&names::DROPPED, load(&shared.dropped));
         out.single(&names::TICKS, load(&shared.ticks));
         out.single(&names::LATE, self.view.times.late as f64);
@@ -187,6 +189,21 @@ fn filesystems(view: &Snapshot, names: &Names, out: &mut Exposition) {
     for index in 0..view.loads.len() {
         let quarantined = u32::try_from(index).ok().and_then(|shift| view.quarantined.checked_shr(shift));
         family.sample(&[("filesystem", path(index))], flag(quarantined.is_some_and(|bits| bits & 1 == 1)));
+    }
+}
+
+fn throttles(view: &Snapshot, names: &Names, out: &mut Exposition) {
+    if view.throttles.is_empty() {
+        return;
+    }
+    let path = |index: u16| names.filesystems.get(usize::from(index)).map_or("", String::as_str);
+    let mut family = out.family(&names::THROTTLE_SHARE);
+    for throttle in view.throttles.iter() {
+        family.sample(&[("filesystem", path(throttle.filesystem))], f64::from(throttle.share));
+    }
+    let mut family = out.family(&names::THROTTLED_JOBS);
+    for throttle in view.throttles.iter() {
+        family.sample(&[("filesystem", path(throttle.filesystem))], throttle.jobs.len() as f64);
     }
 }
 

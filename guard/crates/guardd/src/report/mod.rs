@@ -21,10 +21,12 @@ use policy::{Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
+use crate::actuators::io_max::Limit;
 use crate::clock::Clock;
 use crate::operators::Given;
 use crate::shared::{lock, Owner, Shared};
 use crate::signals::Reading;
+use crate::worker::Limited;
 
 use identity::Identities;
 pub use journal::JournalFile;
@@ -71,6 +73,8 @@ pub enum Message {
         /// Why not.
         fault: Option<Errno>,
     },
+    /// What became of limits of jobs.
+    Limited(Limited),
     /// An operator gave an order.
     Order(Given),
     /// The loop ends on purpose.
@@ -150,6 +154,7 @@ impl Reporter {
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
             Message::Slice { present } => self.slice(present),
             Message::Shaping { fault } => self.shaping(fault),
+            Message::Limited(limited) => self.limited(limited),
             Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,
         }
@@ -215,6 +220,41 @@ impl Reporter {
             by: String::new(),
             duration_ns: 0,
             lasted_ns: None,
+        }
+    }
+
+    /// One record for those who are limited, and one for those who are no more.
+    fn limited(&mut self, limited: Limited) {
+        let (less, all): (Vec<_>, Vec<_>) = limited.outcomes.iter().partition(|outcome| outcome.limit.is_some());
+        for (action, cause, outcomes) in [("limit", "made_storage_slow", less), ("unlimit", "throttle_over", all)] {
+            if outcomes.is_empty() {
+                continue;
+            }
+            let failed = outcomes.iter().find_map(|outcome| outcome.seen.as_ref().err());
+            let limits = outcomes.iter().filter_map(|outcome| outcome.limit.as_ref());
+            let detail =
+                failed.map_or_else(|| limits.map(in_words).collect::<Vec<_>>().join(", "), |e| format!("{e:#}"));
+            if failed.is_some() {
+                self.log.warning(&detail);
+            }
+            let record = Record {
+                time_ns: self.realtime_of(limited.decided_ns),
+                monotonic_ns: limited.decided_ns,
+                from: self.state,
+                to: self.state,
+                cause: cause.into(),
+                action: action.into(),
+                precaution: false,
+                evidence: None,
+                jobs: outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect(),
+                jobs_of: self.jobs.iter().flatten().count() as u32,
+                outcome: if failed.is_some() { Outcome::Failed } else { Outcome::Done },
+                detail,
+                by: String::new(),
+                duration_ns: limited.ended_ns.saturating_sub(limited.decided_ns),
+                lasted_ns: None,
+            };
+            self.write(record);
         }
     }
 
@@ -328,4 +368,10 @@ impl Reporter {
         let ago = self.clock.monotonic_ns().saturating_sub(monotonic_ns);
         self.clock.realtime_ns().saturating_sub(ago)
     }
+}
+
+/// For example `40 requests/s and 2.5 MB/s of 254:16`.
+fn in_words(limit: &Limit) -> String {
+    let (major, minor) = limit.device;
+    format!("{} requests/s and {:.1} MB/s of {major}:{minor}", limit.requests, limit.bytes as f64 / 1e6)
 }

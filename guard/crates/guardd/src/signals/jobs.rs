@@ -11,7 +11,13 @@ use kernfs::cgroup::{DeviceIo, IoStat};
 use policy::jobs::guilty;
 use policy::{Config, Hold, JobSet};
 
-use super::{work, Board, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WORK_MIN};
+use super::{work, Board, Pace, Rate, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WORK_MIN};
+
+/// More jobs than are often to blame for one disk: room for them is made at the start.
+const PACED: usize = 16;
+
+/// A shorter spell says little about a rate.
+const SPELL_MIN: f32 = 0.05;
 
 /// What has been done on one disk: what the counters said last, and the work of the last two spells between readings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +43,16 @@ impl Meter {
         let [last, before] = self.recent;
         (last.0 + before.0, last.1 + before.1)
     }
+
+    /// Of the faster one of both, which took so many seconds: somebody may have begun in the middle of the slower one.
+    fn rate(&self, seconds: &[f32; 2]) -> Rate {
+        let mut rate = Rate::default();
+        for (done, seconds) in self.recent.iter().zip(seconds) {
+            let seconds = seconds.max(SPELL_MIN);
+            rate = Rate { requests: rate.requests.max(done.0 / seconds), bytes: rate.bytes.max(done.1 / seconds) };
+        }
+        rate
+    }
 }
 
 /// One job, by filesystem.
@@ -53,6 +69,8 @@ struct Spell {
     whole: Meter,
     daemon: Meter,
     begun_ns: u64,
+    /// How long the last two took.
+    seconds: [f32; 2],
     /// It ends with this reading: enough was done to tell, or too little for too long.
     over: bool,
 }
@@ -112,6 +130,8 @@ impl Jobs {
         board.guilty.resize(board.disks.len(), None);
         board.others_use.clear();
         board.others_use.resize(board.disks.len(), true);
+        board.pace.clear();
+        board.pace.resize_with(board.disks.len(), || Pace { jobs: Vec::with_capacity(PACED), ..Pace::default() });
     }
 
     /// Readers for new jobs, none for those that have ended.
@@ -186,6 +206,7 @@ impl Jobs {
             if spell.over {
                 spell.whole.pass(requests, bytes);
                 spell.daemon.pass(daemon.0, daemon.1);
+                spell.seconds = [seconds as f32, spell.seconds[0]];
                 spell.begun_ns = now_ns;
                 if done > 0.0 {
                     next = Next::Read;
@@ -239,8 +260,16 @@ impl Jobs {
             };
             let enough = complete && work((whole.0 + daemon.0) as u64, (whole.1 + daemon.1) as u64) >= WORK_MIN;
             let mut both = || Some(named(|done| done.0)?.or(&named(|done| done.1)?));
-            if let Some(set) = board.guilty.get_mut(filesystem) {
-                *set = if enough { both() } else { None };
+            let set = if enough { both() } else { None };
+            if let Some(guilty) = board.guilty.get_mut(filesystem) {
+                *guilty = set;
+            }
+            if let Some(pace) = board.pace.get_mut(filesystem) {
+                pace.daemon = spell.daemon.rate(&spell.seconds);
+                pace.jobs.clear();
+                let rate = |place: usize| Some(rows.get(place)?.as_ref()?.meters.get(filesystem)?.rate(&spell.seconds));
+                let named = set.iter().flat_map(JobSet::iter).filter_map(|place| Some((place as u16, rate(place)?)));
+                pace.jobs.extend(named);
             }
             // Of the last spell alone, without what those who stand still had written before.
             let held = |place: usize| matches!(board.hold, Hold::Jobs(set) if set.contains(place));

@@ -92,6 +92,8 @@ pub struct Board {
     pub others_use: Vec<bool>,
     /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
     pub guilty: Vec<Option<JobSet>>,
+    /// How fast those, and batch in the storage daemons, went there just now.
+    pub pace: Vec<Pace>,
     /// Some objective had evidence of a breach at the last tick.
     pub uneasy: bool,
     /// Filesystems of the segment; replaced when the storage daemon restarts.
@@ -118,6 +120,7 @@ impl Board {
             hold: Hold::Nobody,
             others_use: Vec::new(),
             guilty: Vec::new(),
+            pace: Vec::new(),
             uneasy: false,
             filesystems: Vec::new(),
             operations: Vec::new(),
@@ -125,6 +128,24 @@ impl Board {
             histograms: Histograms::default(),
         }
     }
+}
+
+/// Work per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rate {
+    /// Requests per second.
+    pub requests: f32,
+    /// Bytes per second.
+    pub bytes: f32,
+}
+
+/// How fast batch goes on the disk of one filesystem.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// Those who do nearly all of it, by their places in the job table.
+    pub jobs: Vec<(u16, Rate)>,
+    /// Through the storage daemons.
+    pub daemon: Rate,
 }
 
 /// Work of the storage daemon on one filesystem.

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From shares to limits: the ladder says what share those get who made a disk slow; here is kept what they did there then.
+
+use std::sync::Arc;
+
+use intf::shaping::Allowance;
+use policy::throttle::DISKS;
+use policy::{Throttle, Throttles};
+
+use crate::actuators::io_max::Limit;
+use crate::signals::{Board, Rate};
+
+/// Nobody gets less than this of a disk per second, in requests and in bytes: one large request is to be through in a moment,
+/// because a task that waits for it does not freeze.
+const LEAST: Rate = Rate { requests: 16.0, bytes: 1_048_576.0 };
+
+/// What one job, or batch in the storage daemons, did to one disk when it became slow.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    filesystem: u16,
+    /// Of the job's cgroup; `None` = through the storage daemons.
+    job: Option<u64>,
+    /// `None` = nothing worth a limit.
+    rate: Option<Rate>,
+}
+
+/// Who is limited to what.
+#[derive(Debug, Default)]
+pub struct Limits {
+    throttles: Throttles,
+    bases: Vec<Base>,
+    jobs: Arc<[Limit]>,
+    daemons: [Option<Allowance>; DISKS],
+}
+
+impl Limits {
+    /// Takes over what the ladder wants. `Some(less)` when that changes limits of jobs: somebody gets less than before, or is limited no
+    /// more.
+    pub fn follow(&mut self, throttles: &Throttles, board: &Board) -> Option<bool> {
+        if *throttles == self.throttles {
+            return None;
+        }
+        self.throttles = *throttles;
+        self.bases.retain(|base| throttles.of(base.filesystem).is_some());
+        let before = std::mem::take(&mut self.jobs);
+        let mut jobs = Vec::new();
+        self.daemons = [None; DISKS];
+        for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
+            *daemon = of_daemons(&mut self.bases, throttle, board);
+            of_jobs(&mut self.bases, throttle, board, &mut jobs);
+        }
+        if *before == *jobs {
+            self.jobs = before;
+            return None;
+        }
+        self.jobs = jobs.into();
+        let same = |a: &Limit, b: &Limit| a.scope == b.scope && a.device == b.device;
+        let given = |limits: &[Limit], limit: &Limit| limits.iter().find(|l| same(l, limit)).map(|l| l.requests);
+        let less = self.jobs.iter().any(|limit| given(&before, limit).is_none_or(|before| limit.requests < before));
+        let freed = before.iter().any(|limit| given(&self.jobs, limit).is_none());
+        Some(less || freed)
+    }
+
+    /// Of single jobs.
+    pub fn jobs(&self) -> Arc<[Limit]> {
+        Arc::clone(&self.jobs)
+    }
+
+    /// Of batch in the storage daemons.
+    pub fn daemons(&self) -> impl Iterator<Item = &Allowance> {
+        self.daemons.iter().flatten()
+    }
+}
+
+fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &mut Vec<Limit>) {
+    let Some(&device) = board.disks.get(usize::from(throttle.filesystem)) else { return };
+    let pace = board.pace.get(usize::from(throttle.filesystem));
+    for (place, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
+        let now = || pace?.jobs.iter().find(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
+        let Some(rate) = base(bases, throttle.filesystem, Some(job.number), now) else { continue };
+        let (requests, bytes) = part(rate, throttle.share);
+        limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes });
+    }
+}
+
+fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Option<Allowance> {
+    let index = usize::from(throttle.filesystem);
+    let filesystem = board.filesystems.get(index)?;
+    let now = || board.pace.get(index).map(|pace| pace.daemon).filter(|rate| rate.requests >= LEAST.requests);
+    let rate = base(bases, throttle.filesystem, None, now)?;
+    let (operations, bytes) = part(rate, throttle.share);
+    Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
+}
+
+/// What was done then: it is kept for as long as the disk is throttled.
+fn base(bases: &mut Vec<Base>, filesystem: u16, job: Option<u64>, now: impl FnOnce() -> Option<Rate>) -> Option<Rate> {
+    let known = bases.iter().find(|base| base.filesystem == filesystem && base.job == job);
+    if let Some(base) = known {
+        return base.rate;
+    }
+    let rate = now();
+    bases.push(Base { filesystem, job, rate });
+    rate
+}
+
+/// Requests and bytes per second.
+fn part(rate: Rate, share: f32) -> (u64, u64) {
+    ((rate.requests * share).max(LEAST.requests) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signals::Pace;
+    use policy::{Config, JobSet};
+
+    const DISK: (u32, u32) = (254, 16);
+    const STEP: f32 = 0.1;
+
+    /// A disk, and a job a.scope that has done 4000 requests/s of 64 KiB there.
+    struct Rig {
+        folder: tempfile::TempDir,
+        board: Board,
+        throttles: Throttles,
+        limits: Limits,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            ["a.scope", "b.scope"]
+                .iter()
+                .for_each(|job| std::fs::create_dir_all(folder.path().join("j").join(job)).unwrap());
+            let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"j\"\n", folder.path().display());
+            let mut board = Board::new(&Config::parse("test", &text).unwrap());
+            board.jobs.look(false);
+            board.disks = vec![DISK];
+            board.filesystems = vec![intf::segment::Filesystem {
+                path: "/data/01".into(),
+                major: 254,
+                minor: 17,
+                open_readers: 0,
+                open_writers: 0,
+                overloaded: false,
+            }];
+            board.pace = vec![Pace::default()];
+            let mut rig = Rig { folder, board, throttles: Throttles::default(), limits: Limits::default() };
+            rig.goes("a.scope", 4000.0);
+            rig
+        }
+
+        fn place(&self, job: &str) -> usize {
+            self.board.jobs.iter().find(|(_, known)| known.scope == job).unwrap().0
+        }
+
+        fn goes(&mut self, job: &str, requests: f32) {
+            let rate = Rate { requests, bytes: requests * 65536.0 };
+            self.board.pace[0].jobs = vec![(self.place(job) as u16, rate)];
+        }
+
+        fn begin(&mut self, jobs: &[&str]) {
+            let jobs: JobSet = jobs.iter().map(|job| self.place(job)).collect();
+            self.throttles.begin(0, jobs, STEP, 1);
+        }
+
+        fn follow(&mut self) -> Option<bool> {
+            self.limits.follow(&self.throttles, &self.board)
+        }
+
+        fn of_jobs(&self) -> Vec<(String, u64, u64)> {
+            self.limits.jobs().iter().map(|l| (l.scope.to_string(), l.requests, l.bytes)).collect()
+        }
+    }
+
+    #[test]
+    fn a_share_is_of_what_was_done_when_it_became_slow() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.follow(), None);
+        rig.begin(&["a.scope"]);
+        assert_eq!(rig.follow(), Some(true), "somebody gets less");
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 400, 26_214_400)]);
+        assert_eq!(rig.limits.jobs()[0].device, DISK, "the whole disk, not the partition");
+        // What it does under the limit changes nothing.
+        rig.goes("a.scope", 400.0);
+        rig.throttles.ease(10, STEP, 1, 10);
+        assert_eq!(rig.follow(), Some(false), "more is nothing to talk about");
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 800, 52_428_800)]);
+        rig.throttles.cut(0, STEP, 1, 20);
+        assert_eq!((rig.follow(), rig.follow()), (Some(true), None));
+        rig.throttles.end(0);
+        assert_eq!((rig.follow(), rig.of_jobs()), (Some(true), vec![]));
+        // The next time is another time.
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 40, 2_621_440)]);
+    }
+
+    #[test]
+    fn who_did_nothing_has_no_limit_and_nobody_gets_next_to_nothing() {
+        let mut rig = Rig::new();
+        rig.goes("a.scope", 20.0);
+        rig.begin(&["a.scope", "b.scope"]);
+        rig.follow();
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 16, 1_048_576)]);
+        rig.goes("b.scope", 5000.0);
+        rig.throttles.ease(10, STEP, 1, 10);
+        rig.follow();
+        assert_eq!(rig.of_jobs().len(), 1, "what it does later is another matter");
+        drop(rig.folder);
+    }
+
+    #[test]
+    fn what_goes_through_the_daemons_is_limited_there() {
+        let mut rig = Rig::new();
+        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8 };
+        rig.begin(&[]);
+        assert_eq!(rig.follow(), None, "no job has a limit");
+        let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
+        assert_eq!(rig.limits.daemons().collect::<Vec<_>>(), [&allowance]);
+        let mut rig = Rig::new();
+        rig.board.pace[0].daemon = Rate { requests: 3.0, bytes: 2e5 };
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
+    }
+}
