@@ -43,11 +43,12 @@ class Guard:
             self._prepared = False
 
     def take_away(self) -> None:
-        """Kills it, and thaws what it may just have frozen."""
+        """Kills it; thaws what it may just have frozen, and lifts the limits that it may have set."""
         self.prepare()
         self._node.execute(
             "systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard && "
-            f"for knob in {JOBS}/cgroup.freeze {JOBS}/*/cgroup.freeze; do [ ! -e $knob ] || echo 0 > $knob; done",
+            f"for knob in {JOBS}/cgroup.freeze {JOBS}/*/cgroup.freeze; do [ ! -e $knob ] || echo 0 > $knob; done; "
+            f"for knob in {JOBS}/*/io.max; do [ ! -s $knob ] || sed -i 's/=[0-9]*/=max/g' $knob; done",
             timeout=300,
         )
 

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that was frozen because it made a disk slow gets that disk back bit by bit, and storage does not feel it.
+
+Victim: the storage client outside the node. Innocent: a job beside the hog that does a little work on the same disk; it is
+never limited. With `throttle = false` the hog comes back with all its force, and the client feels each of its returns.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from beerbench.batch import Batch
+from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
+from beerbench.timeline.requests import Requests
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import OBJECTIVE_SECONDS, StorageUser, assert_undisturbed, disk_requests, percentile
+from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
+
+HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
+INNOCENT = "burn --seconds 600 --on-signal 1"
+ATTACK = 75.0  # three returns of a hog that is not limited: holds of 10, 20 and 40 s
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the client saw from RECOVERY after the attack began until its end, and what the hog got meanwhile."""
+
+    requests: Requests
+    hog: int
+
+    @property
+    def over(self) -> float:
+        """Share of the requests that took longer than the objective allows."""
+        return float((self.requests.latency > OBJECTIVE_SECONDS).mean())
+
+
+def limits(node: Machine, scope: str) -> str:
+    return node.execute(f"cat {scope}/io.max").stdout.strip()
+
+
+def returns(node: Machine, batch: Batch, storage: StorageUser, neighbours: Neighbours, scopes: tuple[str, str]) -> Seen:
+    """A hog that goes on whatever becomes of it."""
+    hog, innocent = scopes
+    batch.signal(innocent)
+    began = time.time()
+    batch.signal(hog)
+    time.sleep(RECOVERY)
+    before = disk_requests(node, hog, "rios", "wios")
+    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    done = disk_requests(node, hog, "rios", "wios") - before
+    samples = storage.stop().due_between(began + RECOVERY, began + ATTACK)
+    assert_undisturbed(neighbours, began, began + ATTACK)
+    seen = Seen(samples, done)
+    p50, p99 = percentile(samples, 50) * 1e3, percentile(samples, 99) * 1e3
+    print(f"from {RECOVERY:g} to {ATTACK:g} s: p50 {p50:.0f} ms, p99 {p99:.0f} ms, {seen.over:.2%} over the objective")
+    print(f"the hog did {done} requests")
+    return seen
+
+
+def jobs(node: Machine, batch: Batch) -> tuple[str, str]:
+    hog, innocent = batch.submit(HOG), batch.submit(INNOCENT)
+    return batch.wait_until_ready(hog, timeout=240), batch.wait_until_ready(innocent, timeout=240)
+
+
+@AGAIN
+def test_the_guilty_get_their_disk_back_bit_by_bit(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    hog, innocent = scopes = jobs(node, batch)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    seen = returns(node, batch, storage, neighbours, scopes)
+    why = guard.why()
+    print(why)
+    limited = [one for one in guard.decisions() if one.action == "limit"]
+    assert {job for one in limited for job in one.jobs} == {hog.rsplit("/", 1)[1]}, why
+    assert "riops=" in limits(node, hog), why
+    assert not limits(node, innocent), "the innocent has a limit"
+    assert guard.metric("beer_throttled_jobs") == 1
+    assert seen.hog > 0, "it may as well have been frozen all the time"
+    assert seen.over <= 0.01, why
+    # Nobody stays limited by a guard that is gone, on purpose or not.
+    node.execute("systemctl kill -s KILL beer-guard", timeout=60)
+    wait_until(lambda: not limits(node, hog), 60, "the next guard lifts what the last one has left", explain=guard.why)
+    batch.signal(hog)
