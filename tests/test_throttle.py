@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job that was frozen because it made a disk slow gets that disk back bit by bit, and storage does not feel it.
 
-Victim: the storage client outside the node. Innocent: a job beside the hog that does a little work on the same disk; it is
-never limited. With `throttle = false` the hog comes back with all its force, and the client feels each of its returns.
+Victim: the storage client outside the node. Innocent: a job beside the hog; it is never limited. With
+`throttle = false` the hog comes back with all its force, and the client feels each of its returns.
 """
 
 from __future__ import annotations
