@@ -129,6 +129,11 @@ impl Throttles {
         }
     }
 
+    /// Is there something left to cut on this filesystem?
+    pub fn can_cut(&self, filesystem: u16, step: f32) -> bool {
+        self.of(filesystem).is_some_and(|throttle| throttle.share > LEAST * step)
+    }
+
     /// How often cuts have not helped on this filesystem.
     pub fn in_vain(&self, filesystem: u16) -> u32 {
         self.of(filesystem).map_or(0, |throttle| throttle.in_vain)

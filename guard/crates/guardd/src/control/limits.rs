@@ -12,7 +12,7 @@ use crate::signals::{Board, Rate};
 
 /// Nobody gets less than this of a disk per second, in requests and in bytes: one large request is to be through in a moment,
 /// because a task that waits for it does not freeze.
-const LEAST: Rate = Rate { requests: 16.0, bytes: 1_048_576.0 };
+const LEAST: Rate = Rate { requests: 8.0, bytes: 1_048_576.0 };
 
 /// What one job, or batch in the storage daemons, did to one disk when it became slow.
 #[derive(Clone, Copy, Debug)]
@@ -201,7 +201,7 @@ mod tests {
         rig.goes("a.scope", 20.0);
         rig.begin(&["a.scope", "b.scope"]);
         rig.follow();
-        assert_eq!(rig.of_jobs(), [("a.scope".into(), 16, 1_048_576)]);
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 1_048_576)]);
         rig.goes("b.scope", 5000.0);
         rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();

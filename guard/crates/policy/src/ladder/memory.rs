@@ -248,7 +248,7 @@ impl Memory {
             t.about.describe(e);
         });
         match t.deed {
-            Deed::Freeze => self.begin_freeze(t.precaution, now_ns),
+            Deed::Freeze => self.begin_freeze(t.precaution, t.about.filesystem(), now_ns),
             Deed::Extend => self.extend(now_ns),
             Deed::Narrow | Deed::Widen => self.change_hold(&t, now_ns),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
@@ -266,8 +266,10 @@ impl Memory {
         self.reason = t.cause;
     }
 
-    fn begin_freeze(&mut self, precaution: bool, now_ns: u64) {
-        let hold_ns = self.hold(now_ns);
+    fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
+        // Whoever comes back with half of what he had need not stand still for long: it is not the same again.
+        let less = filesystem.is_some_and(|filesystem| self.throttles.can_cut(filesystem, self.config.throttle_step));
+        let hold_ns = if less { self.config.precaution_ns.min(self.config.hold_ns) } else { self.hold(now_ns) };
         let before = self.state;
         self.freeze = Some(Freeze {
             since_ns: now_ns,
@@ -290,7 +292,9 @@ impl Memory {
         } else {
             self.on_trial = None;
             self.counters.freezes += 1;
-            self.counters.hold_ns = hold_ns;
+            if !less {
+                self.counters.hold_ns = hold_ns;
+            }
         }
     }
 
@@ -324,7 +328,7 @@ impl Memory {
             freeze.hold_since_ns = now_ns;
             freeze.precaution = false;
             self.counters.freezes += 1;
-            self.counters.hold_ns = freeze.hold_ns;
+            self.counters.hold_ns = freeze.hold_ns.max(self.config.hold_ns);
         }
     }
 
@@ -348,7 +352,7 @@ impl Memory {
 
     /// At the start of the guard: batch is frozen already.
     pub fn adopt(&mut self, hold: Hold, now_ns: u64) {
-        self.begin_freeze(false, now_ns);
+        self.begin_freeze(false, None, now_ns);
         if let Some(freeze) = &mut self.freeze {
             freeze.hold = hold;
             if let Hold::Jobs(guilty) = hold {

@@ -79,10 +79,17 @@ proptest! {
         let config = config();
         let mut steps = Steps::new();
         let mut frozen_since = None;
+        // Who is limited when a freeze begins.
+        let mut throttled = false;
         for spell in &spells {
             set(&mut steps, spell);
             for _ in 0..spell.ticks {
                 let before = steps.state();
+                if before == NodeState::Throttled {
+                    throttled = true;
+                } else if before != NodeState::Frozen {
+                    throttled = false;
+                }
                 let actions = steps.step().clone();
                 let now = steps.now;
                 // Nothing is frozen for longer than freeze_max.
@@ -137,9 +144,11 @@ proptest! {
                         );
                         prop_assert!(spell.jobs != Some(0), "nothing to freeze: {event:?}");
                     }
-                    // A real freeze does not end before its hold time, except by freeze_max.
+                    // A real freeze does not end before its hold time, except by freeze_max, or of those who come back with
+                    // less than they had.
                     if event.deed == Deed::Thaw && !event.precaution && event.cause != Cause::FreezeMax {
-                        prop_assert!(event.lasted_ns.unwrap() >= config.hold_ns, "{event:?}");
+                        let hold_ns = if throttled { config.precaution_ns } else { config.hold_ns };
+                        prop_assert!(event.lasted_ns.unwrap() >= hold_ns, "{event:?}");
                     }
                     // What is journalled is what happened.
                     if event.deed != Deed::Quarantine && event.deed != Deed::Release && event.deed != Deed::None {

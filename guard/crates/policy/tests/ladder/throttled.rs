@@ -109,8 +109,27 @@ fn strong_evidence_freezes_at_once_and_they_come_back_with_half() {
     steps.run(300 * MS);
     assert_eq!(share(&steps), before / 2.0, "once for each freeze");
     calm(&mut steps);
+    let begun = steps.now;
     steps.until_left(10 * S);
     assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before / 2.0));
+    assert!(steps.now - begun <= DWELL + TICK, "as soon as it has been calm");
+}
+
+#[test]
+fn who_has_nothing_left_to_lose_stands_still_for_longer_and_longer() {
+    // `hold` is a second in these tests: the dwell time is longer than the first holds.
+    let mut steps = throttled();
+    let mut stood = Vec::new();
+    for _ in 0..8 {
+        slow(&mut steps, Level::Strong);
+        steps.step();
+        let begun = steps.now;
+        steps.run(3 * TICK);
+        calm(&mut steps);
+        steps.until_left(40 * S);
+        stood.push((steps.now - begun) / S);
+    }
+    assert!(stood[0] <= 3 && stood[7] >= 15 && stood.is_sorted(), "{stood:?}");
 }
 
 #[test]
