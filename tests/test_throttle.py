@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
@@ -19,9 +20,13 @@ from beerlab import Machine
 from support import OBJECTIVE_SECONDS, StorageUser, assert_undisturbed, disk_requests, percentile
 from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 
-HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
+HOGS = {
+    "direct": "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1",
+    "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 600 --on-signal 1",
+}
 INNOCENT = "burn --seconds 600 --on-signal 1"
-ATTACK = 75.0  # three returns of a hog that is not limited: holds of 10, 20 and 40 s
+ATTACK = 75.0  # the returns of a hog that is not limited: after holds of 10, 20 and 40 s
+CONFIG = "/etc/beer/guard.toml"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,11 @@ class Seen:
 
 def limits(node: Machine, scope: str) -> str:
     return node.execute(f"cat {scope}/io.max").stdout.strip()
+
+
+def jobs(node: Machine, batch: Batch, hog: str) -> tuple[str, str]:
+    hostile, innocent = batch.submit(HOGS[hog]), batch.submit(INNOCENT)
+    return batch.wait_until_ready(hostile, timeout=240), batch.wait_until_ready(innocent, timeout=240)
 
 
 def returns(node: Machine, batch: Batch, storage: StorageUser, neighbours: Neighbours, scopes: tuple[str, str]) -> Seen:
@@ -60,30 +70,45 @@ def returns(node: Machine, batch: Batch, storage: StorageUser, neighbours: Neigh
     return seen
 
 
-def jobs(node: Machine, batch: Batch) -> tuple[str, str]:
-    hog, innocent = batch.submit(HOG), batch.submit(INNOCENT)
-    return batch.wait_until_ready(hog, timeout=240), batch.wait_until_ready(innocent, timeout=240)
-
-
 @AGAIN
+@pytest.mark.parametrize("hog", ["direct", pytest.param("cached", marks=pytest.mark.full)])
 def test_the_guilty_get_their_disk_back_bit_by_bit(
-    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:
     guard.wait_for_state("open", timeout=120)
-    hog, innocent = scopes = jobs(node, batch)
+    scopes = jobs(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     seen = returns(node, batch, storage, neighbours, scopes)
     why = guard.why()
     print(why)
+    hostile, innocent = scopes
     limited = [one for one in guard.decisions() if one.action == "limit"]
-    assert {job for one in limited for job in one.jobs} == {hog.rsplit("/", 1)[1]}, why
-    assert "riops=" in limits(node, hog), why
+    assert {job for one in limited for job in one.jobs} == {hostile.rsplit("/", 1)[1]}, why
+    assert "riops=" in limits(node, hostile), why
     assert not limits(node, innocent), "the innocent has a limit"
     assert guard.metric("beer_throttled_jobs") == 1
     assert seen.hog > 0, "it may as well have been frozen all the time"
     assert seen.over <= 0.01, why
-    # Nobody stays limited by a guard that is gone, on purpose or not.
+    # Nobody stays limited by a guard that is gone.
     node.execute("systemctl kill -s KILL beer-guard", timeout=60)
-    wait_until(lambda: not limits(node, hog), 60, "the next guard lifts what the last one has left", explain=guard.why)
-    batch.signal(hog)
+    what = "the next guard lifts what the last one has left"
+    wait_until(lambda: not limits(node, hostile), 60, what, explain=guard.why)
+
+
+@AGAIN
+@pytest.mark.full
+@pytest.mark.parametrize("hog", ["direct", "cached"])
+def test_who_comes_back_with_all_his_force_hurts_again(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
+) -> None:
+    node.execute(f"sed -i 's/^throttle = true/throttle = false/' {CONFIG} && systemctl restart beer-guard", timeout=120)
+    guard.wait_for_state("open", timeout=120)
+    scopes = jobs(node, batch, hog)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    seen = returns(node, batch, storage, neighbours, scopes)
+    why = guard.why()
+    print(why)
+    assert not limits(node, scopes[0])
+    assert seen.over > 0.01, f"it does no harm: the test above shows nothing\n{why}"

@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--on-signal", **signals)
     one.set_defaults(run=lambda a: burn.run(a.seconds, a.units, a.on_signal))
 
-    one = commands.add_parser("hog-disk", help="test payload, hostile: random direct I/O on scratch")
+    one = commands.add_parser("hog-disk", help="test payload, hostile: random I/O on scratch")
     one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to attack (default: .)")
     one.add_argument("--threads", type=streams, default=8)
     one.add_argument("--seconds", type=duration, required=True, help="length of the attack, after the file is filled")
@@ -95,7 +95,11 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--size", type=size, default=size("256MiB"), help="of the file (default: 256MiB)")
     one.add_argument("--write-share", type=share, default=0.5, help="share of writes (default: 0.5)")
     one.add_argument("--on-signal", **signals)
-    one.set_defaults(run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share, a.on_signal))
+    cached = "through the page cache, flushed again and again (default: direct I/O)"
+    one.add_argument("--cached", action="store_true", help=cached)
+    one.set_defaults(
+        run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share, a.on_signal, a.cached)
+    )
 
     one = commands.add_parser("hog-xrootd", help="test payload, hostile: random reads through XRootD")
     one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")

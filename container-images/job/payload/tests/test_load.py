@@ -69,8 +69,19 @@ def test_the_disk_hog_reads_and_writes(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_cached_disk_hog_flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    flushes: list[int] = []
+    monkeypatch.setattr(disk.os, "fsync", flushes.append)
+    run = {"threads": 2, "seconds": 0.2, "block": 4 * KIB, "size": 64 * KIB, "write_share": 1.0}
+    report = disk.run(tmp_path, **run, cached=True)
+    # Once after the file is filled.
+    assert report["operations"] // disk.FLUSH_EVERY - 2 <= len(flushes) - 1 <= report["operations"] // disk.FLUSH_EVERY
+    assert len(flushes) > 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_disk_hog_stays_inside_its_file(tmp_path: Path):
-    descriptor = disk.open_direct(tmp_path)
+    descriptor = disk.open_file(tmp_path, cached=False)
     disk.fill(descriptor, 64 * KIB)
     once = disk.operation(descriptor, 8 * KIB, 64 * KIB, 0.5, random.Random(1))  # noqa: S311 - offsets, no secrets
     assert {once() for _ in range(200)} == {8 * KIB}
