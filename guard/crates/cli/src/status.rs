@@ -11,7 +11,7 @@ use guardd::control::StateFile;
 use guardd::heartbeat;
 use intf::journal::Evidence;
 use intf::state::NodeState;
-use intf::status::{FilesystemStatus, ObjectiveStatus, SignalStatus, Status};
+use intf::status::{FilesystemStatus, JobStatus, LimitStatus, ObjectiveStatus, SignalStatus, Status};
 
 use crate::say;
 
@@ -79,9 +79,13 @@ fn text_of(status: &Status, now_ns: u64) -> String {
         say::count(status.cores.into(), "core"),
         status.memory_mb
     ));
+    if !status.configuration_error.is_empty() {
+        lines.push(format!("  REFUSED     {}; what was in force before stays so", status.configuration_error));
+    }
     if status.state == NodeState::Frozen {
         lines.push(format!("  frozen      since {}", say::time(now_ns.saturating_sub(status.state_ns))));
     }
+    lines.extend(status.each_job.iter().map(job));
     lines.extend(status.objectives.iter().map(objective));
     lines.extend(status.filesystems.iter().map(filesystem));
     lines.extend(status.signals.iter().map(signal));
@@ -108,6 +112,15 @@ fn text_of(status: &Status, now_ns: u64) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+fn job(status: &JobStatus) -> String {
+    let limit = |limit: &LimitStatus| {
+        format!("at most {} requests/s and {:.1} MB/s of {}", limit.requests, limit.bytes as f64 / 1e6, limit.device)
+    };
+    let mut allowed = vec![if status.held { "stands still".to_owned() } else { "runs".to_owned() }];
+    allowed.extend(status.limits.iter().map(limit));
+    format!("  job         {}: {}", status.job.name(), allowed.join(", "))
 }
 
 fn objective(objective: &ObjectiveStatus) -> String {
@@ -148,6 +161,7 @@ fn signal(signal: &SignalStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use intf::journal::Job;
     use intf::state::{StateLine, STATE_LINE_BYTES};
 
     struct At(u64);
@@ -185,6 +199,19 @@ mod tests {
                 level: "strong".into(),
                 ..Default::default()
             }],
+            each_job: vec![
+                JobStatus {
+                    job: Job { scope: "a.scope".into(), id: "12.0".into(), owner: "alice".into(), ..Job::default() },
+                    held: true,
+                    limits: Vec::new(),
+                },
+                JobStatus {
+                    job: Job { scope: "b.scope".into(), ..Job::default() },
+                    held: false,
+                    limits: vec![LimitStatus { device: "8:16".into(), requests: 40, bytes: 2_500_000 }],
+                },
+            ],
+            configuration_error: "guard.toml: loop.tick: 20".into(),
             signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
             ..Status::default()
         };
@@ -203,9 +230,16 @@ mod tests {
         let run = run_folder(1_000);
         let (text, code) = shown(run.path(), false, &At(2_000));
         assert_eq!(code, ExitCode::SUCCESS);
-        for part in
-            ["node1: frozen for 3.0 s", "no new jobs", "since 2026-11-20 11:15:51", "slack -0.50", "psi=1 missing"]
-        {
+        for part in [
+            "node1: frozen for 3.0 s",
+            "no new jobs",
+            "since 2026-11-20 11:15:51",
+            "slack -0.50",
+            "psi=1 missing",
+            "job         12.0 of alice: stands still\n",
+            "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
+            "REFUSED     guard.toml: loop.tick: 20; ",
+        ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
     }

@@ -16,6 +16,7 @@ pub mod notify;
 pub mod operators;
 pub mod passwd;
 pub mod publisher;
+pub mod reload;
 pub mod report;
 pub mod run;
 pub mod shared;

@@ -12,9 +12,11 @@ use clap::{Parser, Subcommand};
 use guardd::clock::SystemClock;
 use guardd::control::StateFile;
 use guardd::failsafe::{Done, Failsafe};
+use guardd::reload::Reload;
 use guardd::{check, run, startd_cron};
 use intf::units;
 use policy::ConfigError;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 const CONFIG: &str = "/etc/beer/guard.toml";
 
@@ -35,7 +37,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Guard the node until a signal ends it (the service does this).
+    /// Guard the node until a signal ends it (the service does this). SIGHUP: read the configuration anew; one that is wrong
+    /// changes nothing.
     Run,
     /// Say what is wrong with a configuration; change nothing.
     CheckConfig {
@@ -77,7 +80,9 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Run => {
             let config = check::load(configuration)?;
-            run::run(&config, Arc::new(SystemClock), &on_signal()?)?;
+            let wanted = flag_of(&[SIGHUP])?;
+            let reload = Reload { wanted, path: configuration.clone() };
+            run::run(&config, Arc::new(SystemClock), &flag_of(&[SIGTERM, SIGINT])?, &reload)?;
         }
         Command::CheckConfig { file, live } => return check_config(file.as_deref().unwrap_or(configuration), *live),
         Command::StartdCron => {
@@ -128,10 +133,10 @@ fn check_config(path: &Path, live: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A flag that SIGTERM and SIGINT put up.
-fn on_signal() -> Result<Arc<AtomicBool>> {
+/// A flag that these signals put up.
+fn flag_of(signals: &[i32]) -> Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+    for &signal in signals {
         if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&flag)) {
             bail!("signal {signal}: {error}");
         }

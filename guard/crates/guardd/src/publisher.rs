@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use intf::status::{FilesystemStatus, LoopStatus, ObjectiveStatus, PrecautionStatus, SignalStatus, Status};
+use intf::journal::Job;
+use intf::status::{
+    FilesystemStatus, JobStatus, LimitStatus, LoopStatus, ObjectiveStatus, PrecautionStatus, SignalStatus, Status,
+};
 use kernfs::process::ProcessMemory;
-use policy::{Config, Level, SignalState};
+use policy::{Config, Hold, Level, SignalState};
 
 use crate::clock::Clock;
 use crate::metrics::render::Renderer;
@@ -123,6 +126,8 @@ impl StatusFile {
             cores: view.cores,
             memory_mb: view.memory_mb,
             jobs: view.jobs.unwrap_or_default(),
+            each_job: self.jobs(),
+            configuration_error: lock(&self.shared.reloaded).error.clone(),
             objectives: self.objectives(),
             signals: self.signals(now_ns),
             filesystems: self.filesystems(),
@@ -141,6 +146,24 @@ impl StatusFile {
             },
             last: lock(&self.shared.recent).last().cloned(),
         }
+    }
+
+    fn jobs(&self) -> Vec<JobStatus> {
+        let held = |place: usize| match self.view.hold {
+            Hold::Nobody => false,
+            Hold::Jobs(set) => set.contains(place),
+            Hold::All => true,
+        };
+        let limits = |scope: &str| {
+            let own = self.view.limits.iter().filter(|limit| *limit.scope == *scope);
+            own.map(LimitStatus::from).collect()
+        };
+        let status = |(place, job): &(usize, Job)| JobStatus {
+            held: held(*place),
+            limits: limits(&job.scope),
+            job: job.clone(),
+        };
+        lock(&self.shared.jobs).iter().map(status).collect()
     }
 
     fn objectives(&self) -> Vec<ObjectiveStatus> {

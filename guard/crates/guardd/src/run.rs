@@ -19,6 +19,7 @@ use crate::control::{ControlLoop, Parts, StateFile};
 use crate::notify::Notifier;
 use crate::operators::Operators;
 use crate::publisher::Publisher;
+use crate::reload::Reload;
 use crate::report::{Reporter, QUEUE};
 use crate::shared::{lock, Owner, Shared};
 use crate::worker::{self, Worker};
@@ -33,11 +34,11 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often systemd is told; WatchdogSec= is five times that.
 const TELL: Duration = Duration::from_millis(400);
 
-/// Guards the node until the flag is up.
+/// Guards the node until the flag is up; takes over a new configuration when `reload` is wanted.
 ///
 /// # Errors
 /// The run folder cannot be written, another guard runs, or a thread died.
-pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -> Result<()> {
+pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, reload: &Reload) -> Result<()> {
     let _only_one = only_one(&config.paths.run)?;
     let state_file = StateFile::create(&config.paths.run)?;
     let locked = memory::lock();
@@ -80,7 +81,10 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
     let operators = thread("operators").spawn(move || operators.run(&stop)).context("operators thread")?;
 
     let threads = [&worker, &reporter, &publisher, &operators];
-    watch(&shared, shutdown, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
+    lock(&shared.reloaded).good_ns = clock.realtime_ns();
+    let mut config = config.clone();
+    let look = || reload.look(&mut config, &shared, clock.realtime_ns());
+    watch(&shared, shutdown, look, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
     if control.join().is_err() {
         bail!("the control loop failed");
     }
@@ -93,13 +97,14 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>) -
 }
 
 /// Tells systemd that we live, but only while the control loop moves.
-fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Result<()> {
+fn watch(shared: &Shared, shutdown: &AtomicBool, mut look: impl FnMut(), ended: impl Fn() -> bool) -> Result<()> {
     let notifier = Notifier::from_environment();
     let mut seen = 0;
     let mut told = Instant::now();
     let mut ready = false;
     while !shutdown.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
+        look();
         if ended() && !shutdown.load(Ordering::Relaxed) {
             shutdown.store(true, Ordering::Relaxed);
             bail!("a thread of the guard ended by itself");

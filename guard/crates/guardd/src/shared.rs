@@ -5,12 +5,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use intf::journal::{Outcome, Record};
+use intf::journal::{Job, Outcome, Record};
 use intf::state::NodeState;
 use policy::ladder::Counters;
-use policy::{Cause, FilesystemLoad, Throttles, Verdict};
+use policy::{Cause, Config, FilesystemLoad, Hold, Throttles, Verdict};
 
+use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
+use crate::reload::Reloaded;
 use crate::signals::{Histograms, Reading, Sample};
 
 /// What operators have asked for.
@@ -45,6 +47,12 @@ pub struct Shared {
     pub recent: Mutex<Vec<Record>>,
     /// Faults of the signals, by name.
     pub faults: Mutex<Vec<(&'static str, String)>>,
+    /// What the control loop is to take over: a new configuration.
+    pub configuration: Mutex<Option<Box<Config>>>,
+    /// What came of the last wish for one.
+    pub reloaded: Mutex<Reloaded>,
+    /// Whose the jobs are, by place.
+    pub jobs: Mutex<Vec<(usize, Job)>>,
     /// Names of the filesystems and objectives.
     pub names: Mutex<Arc<policy::Names>>,
 }
@@ -97,6 +105,10 @@ pub struct Snapshot {
     pub jobs: Option<u32>,
     /// Those of them that stand still.
     pub held_jobs: u32,
+    /// Which.
+    pub hold: Hold,
+    /// What single jobs may do to which disks.
+    pub limits: Arc<[Limit]>,
     /// Who is limited.
     pub throttles: Throttles,
     /// The slice of the jobs is there.

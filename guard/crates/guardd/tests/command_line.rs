@@ -125,3 +125,29 @@ fn startd_cron_tells_changes_at_once_and_ends_with_its_reader() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn a_hangup_reads_the_configuration_anew_and_a_bad_one_ends_nothing() {
+    let folders = NodeFolders::new();
+    let path = config(&folders, "[metrics]\nlisten = \"off\"\n");
+    let log = folders.path("log");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_beer-guard"))
+        .args(["run", "--config", &path])
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    let hang_up = || rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let within = Duration::from_secs(20);
+    let logged = |part: &str| std::fs::read_to_string(&log).unwrap().contains(part);
+    support::eventually("it runs", within, || folders.path("run/state").exists());
+    std::fs::write(&path, "[loop]\ntick = 20\n").unwrap();
+    hang_up();
+    support::eventually("refused", within, || logged("guard.toml: loop.tick: "));
+    config(&folders, "[metrics]\nlisten = \"127.0.0.1:1\"\n");
+    hang_up();
+    support::eventually("taken over", within, || logged("needs a restart: metrics"));
+    assert!(child.try_wait().unwrap().is_none());
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use guardd::clock::SystemClock;
+use guardd::reload::Reload;
 use intf::segment::layout::{Class, Kind, Op};
 use intf::segment::synthetic::SegmentWriter;
 use intf::segment::SeriesId;
@@ -27,16 +28,26 @@ const LONG: Duration = Duration::from_secs(20);
 /// A guard in a thread; ends with the test.
 struct Running {
     shutdown: Arc<AtomicBool>,
+    reload: Reload,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+fn nowhere() -> Reload {
+    Reload { wanted: Arc::default(), path: "/nowhere/guard.toml".into() }
 }
 
 impl Running {
     fn start(text: &str) -> Self {
+        Running::reloading(text, nowhere())
+    }
+
+    fn reloading(text: &str, reload: Reload) -> Self {
         let config = Config::parse("test", text).unwrap();
         let shutdown = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&shutdown);
-        let thread = std::thread::spawn(move || guardd::run::run(&config, Arc::new(SystemClock), &flag));
-        Running { shutdown, thread: Some(thread) }
+        let wish = reload.clone();
+        let thread = std::thread::spawn(move || guardd::run::run(&config, Arc::new(SystemClock), &flag, &wish));
+        Running { shutdown, reload, thread: Some(thread) }
     }
 
     fn stop(mut self) {
@@ -214,6 +225,49 @@ fn operators_take_batch_off_the_node_and_give_it_back() {
 }
 
 #[test]
+fn a_configuration_is_taken_over_while_a_job_stands_still() {
+    let mut jobs = match TestCgroup::new("reload") {
+        Ok(jobs) => jobs,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    jobs.spin(1);
+    let folders = NodeFolders::new();
+    let storage = Storage::start(&folders);
+    let address = &free_address();
+    let text = |more: &str| folders.config(&jobs.path, &format!("[metrics]\nlisten = \"{address}\"\n{more}"));
+    let path = folders.path("guard.toml");
+    let guard = Running::reloading(&text(""), Reload { path: path.clone(), ..nowhere() });
+    let wanted = Arc::clone(&guard.reload.wanted);
+    let reload = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        wanted.store(true, Ordering::Relaxed);
+        eventually("it was looked at", LONG, || !wanted.load(Ordering::Relaxed));
+    };
+    eventually("open", LONG, || folders.state().starts_with("state=open admit=1"));
+    storage.stuck.store(true, Ordering::Relaxed);
+    eventually("frozen", LONG, || jobs.frozen());
+    reload("[ladder]\nhold = 5\n");
+    eventually("refused, and said", LONG, || metrics(address).contains("beer_config_last_reload_successful 0"));
+    eventually("in the status", LONG, || {
+        std::fs::read_to_string(folders.path("run/status.json")).unwrap().contains("ladder.hold")
+    });
+    assert!(jobs.frozen(), "what was in force stays so");
+    // Another promise too: what is known of the disk's requests in flight is known of it at once.
+    let objective = "[[objective]]\nname = \"reads\"\nop = \"read\"\nclass = \"storage\"\nfilesystem = \"*\"\n\
+                     threshold = \"100ms\"\nshare = \"1%\"\nweak = 12.0\nstrong = 24.0\ndwell = \"1s\"\n\
+                     stuck_after = \"800ms\"\ngrace = \"2s\"\n";
+    reload(&text(&format!("[ladder]\nhold = \"1s\"\n[capacity]\ncores = 1\n{objective}")));
+    eventually("in force", LONG, || metrics(address).contains("beer_objective_slack{objective=\"reads\"}"));
+    assert!(metrics(address).contains("beer_config_last_reload_successful 1"));
+    assert!(jobs.frozen(), "nobody is thawed for it");
+    assert!(!folders.journal().iter().any(|record| record.action == "thaw"));
+    storage.stuck.store(false, Ordering::Relaxed);
+    eventually("thawed", LONG, || !jobs.frozen());
+    eventually("one core is offered", LONG, || folders.state().contains("cores=1 "));
+    guard.stop();
+}
+
+#[test]
 fn without_slice_and_segment_it_is_closed_and_says_why() {
     let folders = NodeFolders::new();
     let slice = folders.path("cgroup/beer-jobs.slice");
@@ -240,7 +294,8 @@ fn without_slice_and_segment_it_is_closed_and_says_why() {
     }
     // A second guard must not work against the first.
     let config = Config::parse("test", &folders.config(&slice, "[metrics]\nlisten = \"off\"\n")).unwrap();
-    let error = guardd::run::run(&config, Arc::new(SystemClock), &Arc::new(AtomicBool::new(false))).unwrap_err();
+    let error =
+        guardd::run::run(&config, Arc::new(SystemClock), &Arc::new(AtomicBool::new(false)), &nowhere()).unwrap_err();
     assert!(format!("{error:#}").contains("another beer-guard runs"), "{error:#}");
     guard.stop();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `/run/beer/guard/status.json`: what `beer status` shows; written by the slow thread, replaced by rename.
 
-use crate::journal::{Evidence, Record};
+use crate::journal::{Evidence, Job, Record};
 use crate::state::NodeState;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,12 @@ pub struct Status {
     pub memory_mb: u64,
     /// Jobs on the node.
     pub jobs: u32,
+    /// Each of them that can be told apart, and what it is allowed now.
+    #[serde(default)]
+    pub each_job: Vec<JobStatus>,
+    /// Why the last configuration was refused; empty = it is in force.
+    #[serde(default)]
+    pub configuration_error: String,
     /// The objectives.
     pub objectives: Vec<ObjectiveStatus>,
     /// The sources of signals.
@@ -46,6 +52,30 @@ pub struct Status {
     pub control_loop: LoopStatus,
     /// The last decision.
     pub last: Option<Record>,
+}
+
+/// One job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobStatus {
+    /// Who.
+    #[serde(flatten)]
+    pub job: Job,
+    /// It stands still.
+    pub held: bool,
+    /// What it may do to which disks.
+    #[serde(default)]
+    pub limits: Vec<LimitStatus>,
+}
+
+/// What a job may do to a disk: of reads, and as much of writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitStatus {
+    /// Device, `major:minor`.
+    pub device: String,
+    /// Requests per second.
+    pub requests: u64,
+    /// Bytes per second.
+    pub bytes: u64,
 }
 
 /// One objective.

@@ -126,6 +126,29 @@ impl Evaluator {
         }
     }
 
+    /// Other objectives. What was learned for one that stays the same is kept. Allocates: for a change of the configuration.
+    pub fn reconfigure(&mut self, objectives: &[Objective], filesystems: &[Filesystem]) {
+        let mut old: Vec<Option<Pool>> = std::mem::take(&mut self.pools).into_iter().map(Some).collect();
+        for (index, objective) in (0..).zip(objectives) {
+            let same = self.objectives.iter().position(|known| known == objective);
+            let pool = match same.and_then(|same| old.get_mut(same)?.take()) {
+                Some(pool) => pool.renumbered(index),
+                None => {
+                    let mut pool = Pool::new(index, objective);
+                    pool.restart(filesystems, &[]);
+                    pool
+                }
+            };
+            self.pools.push(pool);
+        }
+        self.verdicts = self.pools.iter().map(Pool::unheard).collect();
+        self.objectives = objectives.to_vec();
+        self.names = Names::new(objectives, filesystems);
+        // In-flight loads name objectives by index.
+        self.filesystems.fill(FilesystemLoad::default());
+        self.turn = 0;
+    }
+
     /// One verdict per objective, in the order of the configuration.
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts

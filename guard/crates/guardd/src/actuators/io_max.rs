@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
+use intf::status::LimitStatus;
 use kernfs::io_max::IoMax;
 
 use crate::command;
@@ -28,6 +29,13 @@ impl Limit {
     fn in_kernel(&self) -> IoMax {
         let Limit { device, requests, bytes, .. } = *self;
         IoMax { device, read_bytes: bytes, write_bytes: bytes, reads: requests, writes: requests }
+    }
+}
+
+impl From<&Limit> for LimitStatus {
+    fn from(limit: &Limit) -> Self {
+        let Limit { device: (major, minor), requests, bytes, .. } = *limit;
+        LimitStatus { device: format!("{major}:{minor}"), requests, bytes }
     }
 }
 

@@ -157,6 +157,7 @@ impl<F: Freezer> ControlLoop<F> {
     pub fn tick(&mut self, now_ns: u64) {
         if now_ns >= self.slow_due_ns {
             self.slow_due_ns = now_ns + self.config.control_loop.slow_ns;
+            self.take_over();
             self.look_around();
         }
         self.board.evaluator.begin(now_ns);
@@ -186,6 +187,20 @@ impl<F: Freezer> ControlLoop<F> {
         self.publish(&actions, now_ns);
         self.times.record(now_ns, self.clock.monotonic_ns());
         self.shared.ticks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A new configuration, when there is one: the only tick that may allocate for it.
+    fn take_over(&mut self) {
+        // Somebody is just putting one there: the next second is early enough.
+        let Some(new) = self.shared.configuration.try_lock().ok().and_then(|mut new| new.take()) else { return };
+        let others = self.config.objectives != new.objectives;
+        if others {
+            self.board.evaluator.reconfigure(&new.objectives, &self.board.filesystems);
+            self.names_version = u64::MAX;
+        }
+        self.ladder.reconfigure(new.ladder.clone(), others);
+        self.node.limit(new.capacity.clone());
+        self.config = *new;
     }
 
     /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
@@ -350,7 +365,7 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::All => view.jobs.unwrap_or_default(),
         };
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
-        view.throttles = actions.throttles;
+        (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());

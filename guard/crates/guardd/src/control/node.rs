@@ -32,6 +32,11 @@ impl Node {
         }
     }
 
+    /// Other limits of what is offered.
+    pub fn limit(&mut self, limits: policy::config::Capacity) {
+        self.limits = limits;
+    }
+
     /// Reads the files. `present`: the slice of the jobs is there and its freezer can be read.
     pub fn look(&mut self, present: bool) {
         self.looked = true;

@@ -47,6 +47,8 @@ macro_rules! metrics {
 
 metrics! {
     Gauge BUILD_INFO "beer_build_info" "Version of the guard; always 1."
+    Gauge CONFIG_GOOD "beer_config_last_reload_successful" "1 if the last configuration that was read is in force, 0 if it was refused."
+    Gauge CONFIG_SECONDS "beer_config_last_reload_success_timestamp_seconds" "When a configuration was last read well, Unix time."
     Gauge STATE "beer_state" "1 for the state the node is in, 0 for the others."
     Gauge STATE_SECONDS "beer_state_seconds" "How long the node has been in its state."
     Gauge PRECAUTION "beer_precaution" "1 while batch is frozen as a precaution."

@@ -42,6 +42,9 @@ impl Renderer {
         let names = Arc::clone(&lock(&self.shared.names));
         let mut out = Exposition::default();
         out.family(&names::BUILD_INFO).sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+        let reloaded = lock(&self.shared.reloaded).clone();
+        out.single(&names::CONFIG_GOOD, flag(reloaded.error.is_empty()));
+        out.single(&names::CONFIG_SECONDS, seconds(reloaded.good_ns));
         if self.view.at_ns != 0 {
             self.node(&mut out);
             objectives(&self.view, &names, &mut out);

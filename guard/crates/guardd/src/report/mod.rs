@@ -38,6 +38,9 @@ pub const QUEUE: usize = 256;
 /// How many of the latest records `beer status` shows.
 const RECENT: usize = 8;
 
+/// How often it is looked again whose the jobs are of whom that is not known.
+const NAME_AGAIN_NS: u64 = 5_000_000_000;
+
 /// From the control loop.
 #[derive(Debug)]
 pub enum Message {
@@ -98,6 +101,8 @@ pub struct Reporter {
     /// The decision whose effect is awaited.
     pending: Option<Record>,
     state: NodeState,
+    /// When jobs were last named.
+    named_ns: u64,
     stopping: bool,
 }
 
@@ -115,6 +120,7 @@ impl Reporter {
             names: Arc::default(),
             pending: None,
             state: NodeState::Closed,
+            named_ns: 0,
             stopping: false,
             passwd: PathBuf::from("/etc/passwd"),
             clock,
@@ -148,6 +154,7 @@ impl Reporter {
             Message::Jobs(jobs) => {
                 self.identities.follow(jobs.iter().flatten().map(|scope| &**scope));
                 self.jobs = jobs;
+                self.name_jobs();
             }
             Message::Decision { event, written } => self.decision(&event, written),
             Message::Effect(effect) => self.effect(&effect),
@@ -338,8 +345,20 @@ impl Reporter {
         }
     }
 
+    /// For `beer status`.
+    fn name_jobs(&mut self) {
+        self.named_ns = self.clock.monotonic_ns();
+        let scopes = self.jobs.iter().enumerate().filter_map(|(place, scope)| Some((place, scope.as_ref()?)));
+        let named = scopes.map(|(place, scope)| (place, self.identities.of(scope))).collect();
+        *lock(&self.shared.jobs) = named;
+    }
+
     fn housekeeping(&mut self) {
         let now_ns = self.clock.monotonic_ns();
+        // Of a container that has just begun not everything can be known.
+        if now_ns.saturating_sub(self.named_ns) > NAME_AGAIN_NS {
+            self.name_jobs();
+        }
         let overdue = |record: &mut Record| now_ns.saturating_sub(record.monotonic_ns) > 2 * EFFECT_DEADLINE_NS;
         if let Some(mut record) = self.pending.take_if(overdue) {
             record.outcome = Outcome::Failed;
@@ -370,8 +389,11 @@ impl Reporter {
     }
 }
 
-/// For example `40 requests/s and 2.5 MB/s of 254:16`.
+/// For example `40 requests/s and 2.5 MB/s of vdb`.
 fn in_words(limit: &Limit) -> String {
     let (major, minor) = limit.device;
-    format!("{} requests/s and {:.1} MB/s of {major}:{minor}", limit.requests, limit.bytes as f64 / 1e6)
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| format!("{major}:{minor}"));
+    format!("{} requests/s and {:.1} MB/s of {name}", limit.requests, limit.bytes as f64 / 1e6)
 }

@@ -115,6 +115,10 @@ impl Signal for Disk {
         self.period_ns.min(HURRIED_NS)
     }
 
+    fn urgent(&self, board: &Board) -> bool {
+        board.others_suspected()
+    }
+
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
         if self.version != board.filesystems_version {
             self.find_devices(board);

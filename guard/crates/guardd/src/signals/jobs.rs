@@ -312,7 +312,7 @@ impl Signal for Jobs {
 
     fn urgent(&self, board: &Board) -> bool {
         // Who was it? What comes after the freeze would blur it, and what was written back in it what comes after that.
-        self.enabled && (board.hold == Hold::All) != self.still
+        self.enabled && ((board.hold == Hold::All) != self.still || board.others_suspected())
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {

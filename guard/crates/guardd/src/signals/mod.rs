@@ -107,6 +107,12 @@ pub struct Board {
 }
 
 impl Board {
+    /// Evidence while only some jobs stand still: whether it is the others who do it is asked at every tick, because there is no
+    /// precaution meanwhile.
+    fn others_suspected(&self) -> bool {
+        self.uneasy && matches!(self.hold, Hold::Jobs(_))
+    }
+
     /// Nothing seen yet.
     pub fn new(config: &Config) -> Self {
         Board {

@@ -3,6 +3,7 @@
 
 mod check;
 mod raw;
+mod reload;
 mod values;
 
 use crate::ladder::LadderConfig;

@@ -69,6 +69,11 @@ impl Pool {
         }
     }
 
+    /// The same at another place in the configuration.
+    pub fn renumbered(self, index: u16) -> Pool {
+        Pool { index, ..self }
+    }
+
     /// The verdict before there was anything to judge.
     pub fn unheard(&self) -> Verdict {
         Verdict { objective: self.index, slack: 1.0, dwell_ns: self.objective.dwell_ns, ..Verdict::default() }

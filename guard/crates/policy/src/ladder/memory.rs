@@ -145,6 +145,20 @@ impl Memory {
         }
     }
 
+    pub fn reconfigure(&mut self, config: LadderConfig, objectives: bool) {
+        if !config.throttle {
+            self.throttles = Throttles::default();
+        }
+        if objectives {
+            self.innocence = [Innocence::default(); OBJECTIVES];
+            if let Some(freeze) = &mut self.freeze {
+                freeze.accused = 0;
+            }
+        }
+        self.counters.hold_ns = self.counters.hold_ns.clamp(config.hold_ns, config.hold_max_ns);
+        self.config = config;
+    }
+
     /// Has a precaution ended so recently that evidence which returns now says that it helped? On whichever disk: a job that
     /// attacks several in turn must not get away with precautions.
     pub fn precaution_on_trial(&self) -> bool {

@@ -150,6 +150,12 @@ impl Ladder {
         ladder
     }
 
+    /// Other times and limits; state, freeze and limits of jobs stay. `objectives` = they are others now: nobody is known to be
+    /// innocent of them.
+    pub fn reconfigure(&mut self, config: LadderConfig, objectives: bool) {
+        self.memory.reconfigure(config, objectives);
+    }
+
     /// One tick.
     pub fn step(&mut self, inputs: &Inputs<'_>, now_ns: u64) -> Actions {
         let mut events = Events::default();

@@ -255,3 +255,31 @@ fn a_storage_daemon_that_is_gone_closes_the_node_and_freezes_nothing() {
     model.run(5 * S);
     assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Open, 0));
 }
+
+#[test]
+fn what_was_learned_for_a_promise_that_stays_is_kept() {
+    let mut model = Model::learned(7);
+    let (same, other) =
+        (objective(12.0, 24.0, 10 * MS), policy::Objective { threshold_ns: 50 * MS, ..objective(12.0, 24.0, 10 * MS) });
+    let disk = Filesystem {
+        path: "/data/01".into(),
+        major: 8,
+        minor: 16,
+        open_readers: 0,
+        open_writers: 0,
+        overloaded: false,
+    };
+    model.evaluator.reconfigure(&[other.clone(), same], std::slice::from_ref(&disk));
+    model.ladder.reconfigure(config(), true);
+    model.run(2 * TICK);
+    let learned: Vec<bool> = model.evaluator.verdicts().iter().map(|verdict| verdict.dependence.is_some()).collect();
+    assert_eq!(learned, [false, true]);
+    assert_eq!(model.evaluator.verdicts()[1].objective, 1);
+    model.run(60 * S);
+    assert!(model.evaluator.verdicts()[0].dependence.is_some());
+    assert_eq!(model.ladder.state(), NodeState::Open, "{:?}", model.events);
+    model.evaluator.reconfigure(&[other], &[disk]);
+    model.run(2 * TICK);
+    assert_eq!(model.evaluator.verdicts().len(), 1);
+    assert!(model.evaluator.verdicts()[0].dependence.is_some());
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SIGHUP: the configuration is read anew. One that is wrong changes nothing; what is held stays held either way.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
+use policy::Config;
+
+use crate::check;
+use crate::shared::{lock, Shared};
+
+/// The wish for it, and from where.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    /// Put up by the signal.
+    pub wanted: Arc<AtomicBool>,
+    /// The configuration.
+    pub path: PathBuf,
+}
+
+/// What came of the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// When a configuration was last read well, CLOCK_REALTIME nanoseconds.
+    pub good_ns: u64,
+    /// Why the last one was refused; empty = it was not.
+    pub error: String,
+}
+
+impl Reload {
+    /// Looks whether it is wanted, and does it; `config` is what is in force. Says so in the log.
+    pub fn look(&self, config: &mut Config, shared: &Shared, realtime_ns: u64) {
+        if !self.wanted.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let new = match check::load(&self.path) {
+            Ok(new) => new,
+            Err(error) => {
+                eprintln!("<3>{error:#}; what was in force before stays so");
+                lock(&shared.reloaded).error = format!("{error:#}");
+                return;
+            }
+        };
+        let (new, waiting) = config.reloaded(new);
+        config.clone_from(&new);
+        *lock(&shared.configuration) = Some(Box::new(new));
+        *lock(&shared.reloaded) = Reloaded { good_ns: realtime_ns, error: String::new() };
+        match waiting[..] {
+            [] => eprintln!("<5>{}: in force now", self.path.display()),
+            _ => eprintln!(
+                "<4>{}: in force now, but for what needs a restart: {}",
+                self.path.display(),
+                waiting.join(", ")
+            ),
+        }
+    }
+}

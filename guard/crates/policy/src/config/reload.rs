@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What of a new configuration can take effect while the guard runs.
+
+use super::Config;
+
+impl Config {
+    /// This configuration with what of `new` needs no restart (objectives, ladder, capacity), and the names of the sections
+    /// of it that do.
+    pub fn reloaded(&self, new: Config) -> (Config, Vec<&'static str>) {
+        let sections = [
+            ("node", self.node != new.node),
+            ("paths", self.paths != new.paths),
+            ("loop", self.control_loop != new.control_loop),
+            ("signals.latency", self.latency != new.latency),
+            ("signals.disk", self.disk != new.disk),
+            ("signals.psi", self.psi != new.psi),
+            ("metrics", self.metrics != new.metrics),
+            ("journal", self.journal != new.journal),
+        ];
+        let waiting = sections.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+        let Config { objectives, ladder, capacity, .. } = new;
+        (Config { objectives, ladder, capacity, ..self.clone() }, waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_change_does_and_the_rest_is_named() {
+        let old = Config::default();
+        let text = "[loop]\ntick = \"10ms\"\n[ladder]\nhold = \"5s\"\n[capacity]\ncores = 3\n[journal]\nfile_size = \"1MiB\"\n\
+                    [[objective]]\nname = \"reads\"\nop = \"read\"\nclass = \"storage\"\nfilesystem = \"*\"\n\
+                    threshold = \"50ms\"\nshare = \"1%\"\nweak = 12.0\nstrong = 24.0\ndwell = \"2s\"\n\
+                    stuck_after = \"1s\"\ngrace = \"2s\"\n";
+        let new = Config::parse("new", text).unwrap();
+        let (config, waiting) = old.reloaded(new.clone());
+        assert_eq!(waiting, ["loop", "journal"]);
+        assert_eq!(
+            (&config.objectives, &config.ladder, &config.capacity),
+            (&new.objectives, &new.ladder, &new.capacity)
+        );
+        assert_eq!((&config.control_loop, &config.journal), (&old.control_loop, &old.journal));
+        assert_eq!(old.reloaded(old.clone()), (old.clone(), vec![]));
+    }
+}
