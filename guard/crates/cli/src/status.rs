@@ -11,7 +11,7 @@ use guardd::control::StateFile;
 use guardd::heartbeat;
 use intf::journal::Evidence;
 use intf::state::NodeState;
-use intf::status::{FilesystemStatus, JobStatus, LimitStatus, ObjectiveStatus, SignalStatus, Status};
+use intf::status::{FilesystemStatus, GaugeStatus, JobStatus, LimitStatus, ObjectiveStatus, SignalStatus, Status};
 
 use crate::say;
 
@@ -87,6 +87,7 @@ fn text_of(status: &Status, now_ns: u64) -> String {
     }
     lines.extend(status.each_job.iter().map(job));
     lines.extend(status.objectives.iter().map(objective));
+    lines.extend(status.gauges.iter().map(gauge));
     lines.extend(status.filesystems.iter().map(filesystem));
     lines.extend(status.signals.iter().map(signal));
     let precautions = &status.precautions;
@@ -129,6 +130,11 @@ fn objective(objective: &ObjectiveStatus) -> String {
     let signal = if signal == "fresh" { String::new() } else { format!(", signal {signal}") };
     let baseline = dependence.map_or(", no baseline yet".into(), |k| format!(", dependence {k:.1}"));
     format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{baseline}{signal}{worst}")
+}
+
+fn gauge(gauge: &GaugeStatus) -> String {
+    let GaugeStatus { name, state, value, limit, state_ns } = gauge;
+    format!("  gauge       {name}: {value:.2} of {limit:.2}, {state} for {}", say::duration(*state_ns))
 }
 
 fn measured(evidence: &Evidence) -> String {
@@ -211,6 +217,13 @@ mod tests {
                     limits: vec![LimitStatus { device: "8:16".into(), requests: 40, bytes: 2_500_000 }],
                 },
             ],
+            gauges: vec![GaugeStatus {
+                name: "storage-memory".into(),
+                state: "broken".into(),
+                value: 0.25,
+                limit: 0.1,
+                state_ns: 3_000_000_000,
+            }],
             configuration_error: "guard.toml: loop.tick: 20".into(),
             signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
             ..Status::default()
@@ -238,6 +251,7 @@ mod tests {
             "psi=1 missing",
             "job         12.0 of alice: stands still\n",
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
+            "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
             "REFUSED     guard.toml: loop.tick: 20; ",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");

@@ -22,4 +22,5 @@ pub mod run;
 pub mod shared;
 pub mod signals;
 pub mod startd_cron;
+pub mod watch;
 pub mod worker;

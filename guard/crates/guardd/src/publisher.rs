@@ -11,10 +11,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use intf::journal::Job;
 use intf::status::{
-    FilesystemStatus, JobStatus, LimitStatus, LoopStatus, ObjectiveStatus, PrecautionStatus, SignalStatus, Status,
+    FilesystemStatus, GaugeStatus, JobStatus, LimitStatus, LoopStatus, ObjectiveStatus, PrecautionStatus, SignalStatus,
+    Status,
 };
 use kernfs::process::ProcessMemory;
-use policy::{Config, Hold, Level, SignalState};
+use policy::{Config, GaugeState, Hold, Level, SignalState};
 
 use crate::clock::Clock;
 use crate::metrics::render::Renderer;
@@ -129,6 +130,7 @@ impl StatusFile {
             each_job: self.jobs(),
             configuration_error: lock(&self.shared.reloaded).error.clone(),
             objectives: self.objectives(),
+            gauges: self.gauges(now_ns),
             signals: self.signals(now_ns),
             filesystems: self.filesystems(),
             precautions: PrecautionStatus {
@@ -195,6 +197,24 @@ impl StatusFile {
             }),
         };
         self.view.verdicts.iter().map(status).collect()
+    }
+
+    fn gauges(&self, now_ns: u64) -> Vec<GaugeStatus> {
+        let names = lock(&self.shared.names);
+        let status = |(name, verdict): (&String, &policy::GaugeVerdict)| GaugeStatus {
+            name: name.clone(),
+            state: match verdict.state {
+                GaugeState::Kept => "kept",
+                GaugeState::Broken => "broken",
+                GaugeState::Stale => "stale",
+                GaugeState::Absent => "absent",
+            }
+            .into(),
+            value: verdict.measure.value,
+            limit: verdict.measure.limit,
+            state_ns: now_ns.saturating_sub(verdict.since_ns),
+        };
+        names.gauges.iter().zip(&self.view.gauges).map(status).collect()
     }
 
     fn signals(&self, now_ns: u64) -> Vec<SignalStatus> {

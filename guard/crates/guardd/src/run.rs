@@ -22,6 +22,7 @@ use crate::publisher::Publisher;
 use crate::reload::Reload;
 use crate::report::{Reporter, QUEUE};
 use crate::shared::{lock, Owner, Shared};
+use crate::watch::Watch;
 use crate::worker::{self, Worker};
 use crate::{memory, signals};
 
@@ -57,6 +58,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let mut worker = Worker::new(io_max, Arc::clone(&clock), Arc::clone(&shared), outbox.clone());
     let (wishes, wished) = sync_channel(worker::QUEUE);
+    let mut watch_gauges = Watch::new(config, Arc::clone(&clock), Arc::clone(&shared));
     let mut control = ControlLoop::new(Parts {
         config: config.clone(),
         clock: Arc::clone(&clock),
@@ -78,9 +80,11 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let stop = Arc::clone(shutdown);
     let publisher = thread("publisher").spawn(move || publisher.run(&stop)).context("publisher thread")?;
     let stop = Arc::clone(shutdown);
+    let gauges = thread("watch").spawn(move || watch_gauges.run(&stop)).context("watch thread")?;
+    let stop = Arc::clone(shutdown);
     let operators = thread("operators").spawn(move || operators.run(&stop)).context("operators thread")?;
 
-    let threads = [&worker, &reporter, &publisher, &operators];
+    let threads = [&worker, &reporter, &publisher, &gauges, &operators];
     lock(&shared.reloaded).good_ns = clock.realtime_ns();
     let mut config = config.clone();
     let look = || reload.look(&mut config, &shared, clock.realtime_ns());

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use intf::journal::{Job, Outcome, Record};
 use intf::state::NodeState;
 use policy::ladder::Counters;
-use policy::{Cause, Config, FilesystemLoad, Hold, Throttles, Verdict};
+use policy::{Cause, Config, FilesystemLoad, GaugeVerdict, Hold, Throttles, Verdict};
 
 use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
 use crate::reload::Reloaded;
 use crate::signals::{Histograms, Reading, Sample};
+use crate::watch::Gauges;
 
 /// What operators have asked for.
 #[derive(Default)]
@@ -47,6 +48,8 @@ pub struct Shared {
     pub recent: Mutex<Vec<Record>>,
     /// Faults of the signals, by name.
     pub faults: Mutex<Vec<(&'static str, String)>>,
+    /// What the watch thread has read.
+    pub gauges: Gauges,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.
@@ -127,6 +130,8 @@ pub struct Snapshot {
     pub shaping_failed: bool,
     /// Judgements of the objectives.
     pub verdicts: Vec<Verdict>,
+    /// Judgements of those on gauges.
+    pub gauges: Vec<GaugeVerdict>,
     /// What is in flight by filesystem.
     pub loads: Vec<FilesystemLoad>,
     /// Batch's share by filesystem.

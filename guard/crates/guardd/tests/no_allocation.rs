@@ -93,6 +93,9 @@ fn a_tick_allocates_nothing() {
     for tick in 0..3000u64 {
         let now_ns = begun_ns + tick * 20_000_000;
         writer.heartbeat(now_ns).unwrap();
+        for source in policy::gauge::SOURCES {
+            shared.gauges.put(source.name, Some(0.0), now_ns);
+        }
         // Jobs use the disk, so that it is looked for who does.
         for job in 0..3 {
             let folder = folders.slice().join(format!("docker-{job:064}.scope"));

@@ -197,6 +197,14 @@ impl Record {
             "breach_without_batch" => format!("{place} is slow although batch is not the cause{measured}"),
             "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
+            "gauge_above" => {
+                let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
+                format!("{gauge} is above its limit{measured}")
+            }
+            "gauge_stale" => {
+                let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
+                format!("{gauge} has not been read for too long")
+            }
             "self_check" => "the guard's own checks fail".into(),
             "drained" => "an operator drained the node".into(),
             "ordered" => "an operator asked for it".into(),
@@ -221,7 +229,9 @@ impl Record {
 
     /// ` (1.2 s, limit 0.8 s)`
     fn measured(&self) -> String {
-        let Some(evidence) = self.evidence.as_ref().filter(|e| e.limit > 0.0) else { return String::new() };
+        let Some(evidence) = self.evidence.as_ref().filter(|e| e.limit > 0.0 || e.value > 0.0) else {
+            return String::new();
+        };
         let number = |value: f64| match evidence.unit.as_str() {
             "seconds" => seconds(value),
             "share" if value < 0.01 => format!("{:.2} %", value * 100.0),

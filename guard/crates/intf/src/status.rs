@@ -42,6 +42,9 @@ pub struct Status {
     pub configuration_error: String,
     /// The objectives.
     pub objectives: Vec<ObjectiveStatus>,
+    /// The objectives on gauges.
+    #[serde(default)]
+    pub gauges: Vec<GaugeStatus>,
     /// The sources of signals.
     pub signals: Vec<SignalStatus>,
     /// Filesystems of the storage daemon.
@@ -97,6 +100,21 @@ pub struct ObjectiveStatus {
     pub dependence: Option<f64>,
     /// The worst series.
     pub worst: Option<Evidence>,
+}
+
+/// One objective on a gauge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GaugeStatus {
+    /// Its name.
+    pub name: String,
+    /// `kept`, `broken`, `stale`, `absent`.
+    pub state: String,
+    /// The last value.
+    pub value: f64,
+    /// The limit.
+    pub limit: f64,
+    /// For how long it is as it is.
+    pub state_ns: u64,
 }
 
 /// One source of signals.

@@ -52,6 +52,7 @@ fn measure(path: &std::path::Path, per_tick: u64) -> std::io::Result<(Duration, 
         evaluator.finish(now, signal, ladder.acting());
         let inputs = Inputs {
             verdicts: evaluator.verdicts(),
+            gauges: &[],
             filesystems: evaluator.filesystems(),
             batch_share: &[],
             batch_share_now: &[],

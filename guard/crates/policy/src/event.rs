@@ -54,6 +54,10 @@ pub enum Cause {
     SignalStale,
     /// The signal of an objective is missing.
     SignalMissing,
+    /// A gauge is above its limit.
+    GaugeAbove,
+    /// A gauge has not been read for too long.
+    GaugeStale,
     /// The guard's own checks fail.
     SelfCheck,
     /// An operator took batch off the node.
@@ -70,7 +74,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 28] = [
+    pub const ALL: [Cause; 30] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -93,6 +97,8 @@ impl Cause {
         Cause::BreachWithoutBatch,
         Cause::SignalStale,
         Cause::SignalMissing,
+        Cause::GaugeAbove,
+        Cause::GaugeStale,
         Cause::SelfCheck,
         Cause::Drained,
         Cause::Ordered,
@@ -126,6 +132,8 @@ impl Cause {
             Cause::BreachWithoutBatch => "breach_without_batch",
             Cause::SignalStale => "signal_stale",
             Cause::SignalMissing => "signal_missing",
+            Cause::GaugeAbove => "gauge_above",
+            Cause::GaugeStale => "gauge_stale",
             Cause::SelfCheck => "self_check",
             Cause::Drained => "drained",
             Cause::Ordered => "ordered",
@@ -222,6 +230,8 @@ pub enum Unit {
     Seconds,
     /// Share, 0..1.
     Share,
+    /// A number of something.
+    Count,
 }
 
 impl Unit {
@@ -231,6 +241,7 @@ impl Unit {
             Unit::Nats => "nats",
             Unit::Seconds => "seconds",
             Unit::Share => "share",
+            Unit::Count => "count",
         }
     }
 }
@@ -254,6 +265,8 @@ pub struct Event {
     pub hold: Hold,
     /// Objective, by index.
     pub objective: Option<u16>,
+    /// Objective on a gauge, by index.
+    pub gauge: Option<u16>,
     /// Series.
     pub series: Option<SeriesId>,
     /// Filesystem, by index, where the decision is about one.
@@ -269,6 +282,8 @@ pub struct Event {
 pub struct Names {
     /// Names of the objectives.
     pub objectives: Vec<String>,
+    /// Names of the objectives on gauges.
+    pub gauges: Vec<String>,
     /// Mount points.
     pub filesystems: Vec<String>,
 }
@@ -278,6 +293,7 @@ impl Names {
     pub fn new(objectives: &[crate::Objective], filesystems: &[Filesystem]) -> Names {
         Names {
             objectives: objectives.iter().map(|o| o.name.clone()).collect(),
+            gauges: Vec::new(),
             filesystems: filesystems.iter().map(|f| f.path.clone()).collect(),
         }
     }
@@ -297,7 +313,9 @@ impl Event {
     /// The journal record of this decision; `outcome`, `jobs` and `duration_ns` are for the caller to fill in.
     /// `time_ns` is CLOCK_REALTIME at `at_ns`.
     pub fn record(&self, names: &Names, time_ns: u64) -> journal::Record {
-        let objective = self.objective.and_then(|o| names.objectives.get(usize::from(o))).cloned().unwrap_or_default();
+        let gauge = self.gauge.and_then(|g| names.gauges.get(usize::from(g)));
+        let objective = self.objective.and_then(|o| names.objectives.get(usize::from(o)));
+        let objective = objective.or(gauge).cloned().unwrap_or_default();
         let series = match (self.series, self.filesystem) {
             (Some(series), _) => names.series(series),
             (None, Some(filesystem)) => names.on(None, filesystem),
@@ -347,6 +365,7 @@ mod tests {
             precaution: false,
             hold: Hold::All,
             objective: Some(0),
+            gauge: None,
             series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
             filesystem: Some(0),
             measure: Some(Measure { value: 13.0, limit: 12.0, unit: Unit::Nats }),
@@ -355,7 +374,11 @@ mod tests {
     }
 
     fn names() -> Names {
-        Names { objectives: vec!["storage-read".into()], filesystems: vec!["/data/01".into()] }
+        Names {
+            objectives: vec!["storage-read".into()],
+            gauges: vec!["memory".into()],
+            filesystems: vec!["/data/01".into()],
+        }
     }
 
     #[test]

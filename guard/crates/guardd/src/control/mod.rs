@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
 use policy::throttle::DISKS;
-use policy::{Actions, Config, Hold, Inputs, Ladder, Level};
+use policy::{Actions, Config, GaugeJudge, GaugeVerdict, Hold, Inputs, Ladder, Level};
 
 use crate::actuators::freeze::{Drift, Effect};
 use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator, Wanted};
@@ -51,6 +51,9 @@ pub struct ControlLoop<F: Freezer> {
     ladder: Ladder,
     freezer: FreezeActuator<F>,
     shaping: ShapingActuator,
+    gauges: Vec<GaugeJudge>,
+    judged: Vec<GaugeVerdict>,
+    begun_ns: u64,
     limits: Limits,
     worker: SyncSender<Wish>,
     /// It did not fit into the worker's channel.
@@ -125,17 +128,20 @@ impl<F: Freezer> ControlLoop<F> {
             published: None,
             names_version: u64::MAX,
             jobs_version: u64::MAX,
-            config,
             clock,
             shared,
             outbox,
             ladder,
             freezer,
             shaping,
+            gauges: config.gauges.iter().map(GaugeJudge::new).collect(),
+            judged: vec![GaugeVerdict::default(); config.gauges.len()],
+            begun_ns: now_ns,
             limits: Limits::default(),
             worker,
             unsent: None,
             state_file,
+            config,
         }
     }
 
@@ -165,8 +171,10 @@ impl<F: Freezer> ControlLoop<F> {
         self.follow_jobs();
         self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
         self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
+        self.read_gauges(now_ns);
         let inputs = Inputs {
             verdicts: self.board.evaluator.verdicts(),
+            gauges: &self.judged,
             filesystems: self.board.evaluator.filesystems(),
             batch_share: &self.board.batch_share,
             batch_share_now: &self.board.batch_share_now,
@@ -196,6 +204,11 @@ impl<F: Freezer> ControlLoop<F> {
         let others = self.config.objectives != new.objectives;
         if others {
             self.board.evaluator.reconfigure(&new.objectives, &self.board.filesystems);
+            self.names_version = u64::MAX;
+        }
+        if self.config.gauges != new.gauges {
+            self.gauges = new.gauges.iter().map(GaugeJudge::new).collect();
+            self.judged = vec![GaugeVerdict::default(); new.gauges.len()];
             self.names_version = u64::MAX;
         }
         self.ladder.reconfigure(new.ladder.clone(), others);
@@ -243,7 +256,8 @@ impl<F: Freezer> ControlLoop<F> {
         }
         if self.names_version != self.board.filesystems_version {
             self.names_version = self.board.filesystems_version;
-            let names = Arc::new(self.board.evaluator.names().clone());
+            let gauges = self.gauges.iter().map(|judge| judge.objective().name.clone()).collect();
+            let names = Arc::new(policy::Names { gauges, ..self.board.evaluator.names().clone() });
             self.send(Message::Names(names));
         }
     }
@@ -296,6 +310,13 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::Nobody => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
             Hold::All => Held::Everything,
+        }
+    }
+
+    fn read_gauges(&mut self, now_ns: u64) {
+        for (judge, verdict) in self.gauges.iter_mut().zip(&mut self.judged) {
+            let reading = self.shared.gauges.read(judge.objective().source, self.begun_ns);
+            *verdict = judge.judge(reading, now_ns);
         }
     }
 
@@ -370,6 +391,7 @@ impl<F: Freezer> ControlLoop<F> {
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
         copy(self.board.evaluator.verdicts(), &mut view.verdicts);
+        copy(&self.judged, &mut view.gauges);
         copy(self.board.evaluator.filesystems(), &mut view.loads);
         copy(&self.board.batch_share, &mut view.batch_share);
         copy(&self.board.histograms.0, &mut view.histograms.0);

@@ -104,6 +104,9 @@ impl Rig {
         for _ in 0..time_ns / TICK_NS {
             let now_ns = self.clock.0.fetch_add(TICK_NS, Ordering::Relaxed) + TICK_NS;
             self.writer.heartbeat(now_ns).unwrap();
+            for source in policy::gauge::SOURCES {
+                self.control.shared.gauges.put(source.name, Some(0.0), now_ns);
+            }
             if !self.hangs {
                 let latency_ns = if self.attack > 0 { 500_000_000 } else { 8_000_000 };
                 self.writer.complete(Rig::series(Class::Storage), latency_ns, 4096).unwrap();

@@ -65,6 +65,8 @@ metrics! {
     Gauge OBJECTIVE_LEVEL "beer_objective_level" "0 = calm, 1 = weak, 2 = strong evidence."
     Gauge OBJECTIVE_FRESH "beer_objective_signal_fresh" "1 while the signal of the objective is current."
     Gauge OBJECTIVE_RATE "beer_objective_requests_per_second" "Requests judged for the objective."
+    Gauge GAUGE_VALUE "beer_watch_value" "The last reading of a gauge."
+    Gauge GAUGE_BROKEN "beer_watch_broken" "1 while the gauge is above its limit, or too old, and lets no new jobs start."
     Counter ACTIONS "beer_actions_total" "Decisions by action and outcome."
     Counter PRECAUTIONS "beer_precautionary_freezes_total" "Precautionary freezes."
     Counter NEEDLESS "beer_precautionary_freezes_needless_total" "Precautionary freezes that no real freeze followed."

@@ -9,7 +9,7 @@ use intf::segment::{Class, Op, SeriesId};
 use intf::state::NodeState;
 use kernfs::process::ProcessMemory;
 use policy::event::Unit;
-use policy::{Config, Level, Names, SignalState};
+use policy::{Config, GaugeState, Level, Names, SignalState};
 
 use super::slices::Slices;
 use super::text::Exposition;
@@ -48,6 +48,7 @@ impl Renderer {
         if self.view.at_ns != 0 {
             self.node(&mut out);
             objectives(&self.view, &names, &mut out);
+            gauges(&self.view, &names, &mut out);
             filesystems(&self.view, &names, &mut out);
             throttles(&self.view, &names, &mut out);
             latencies(&self.view, &names, &mut out);
@@ -170,6 +171,19 @@ fn objectives(view: &Snapshot, names: &Names, out: &mut Exposition) {
     for verdict in &view.verdicts {
         let unit = Unit::name(verdict.measure.unit);
         family.sample(&[("objective", name(verdict.objective)), ("unit", unit)], verdict.measure.value);
+    }
+}
+
+fn gauges(view: &Snapshot, names: &Names, out: &mut Exposition) {
+    let there = || names.gauges.iter().zip(&view.gauges).filter(|(_, verdict)| verdict.state != GaugeState::Absent);
+    if there().next().is_none() {
+        return;
+    }
+    let mut family = out.family(&names::GAUGE_VALUE);
+    there().for_each(|(name, verdict)| family.sample(&[("gauge", name)], verdict.measure.value));
+    let mut family = out.family(&names::GAUGE_BROKEN);
+    for (name, verdict) in there() {
+        family.sample(&[("gauge", name)], flag(verdict.state != GaugeState::Kept));
     }
 }
 

@@ -8,7 +8,7 @@ use intf::segment::layout::{Class, Kind as SeriesKind, Op, KINDS};
 use intf::segment::SeriesId;
 use intf::state::NodeState;
 use policy::event::{Measure, Unit};
-use policy::{Cause, Config, FilesystemLoad, Level, Names, SignalState, Verdict};
+use policy::{Cause, Config, FilesystemLoad, GaugeState, GaugeVerdict, Level, Names, SignalState, Verdict};
 
 use super::names;
 use super::render::Renderer;
@@ -46,6 +46,12 @@ fn view() -> Snapshot {
         rate: 300.0,
         ..Verdict::default()
     }];
+    let measure = Measure { value: 0.25, limit: 0.1, unit: Unit::Share };
+    view.gauges = vec![
+        GaugeVerdict { state: GaugeState::Broken, measure, since_ns: 1 },
+        GaugeVerdict { state: GaugeState::Absent, ..GaugeVerdict::default() },
+    ];
+    view.throttles.begin(1, [3, 5].into_iter().collect(), 0.05, 1);
     let load = FilesystemLoad { oldest_ns: 1_500_000_000, storage_in_flight: 3, ..FilesystemLoad::default() };
     view.loads = vec![load, FilesystemLoad { batch_in_flight: 2, ..FilesystemLoad::default() }];
     view.histograms.0 = vec![Histogram::default(); 2 * KINDS];
@@ -75,6 +81,7 @@ fn page() -> String {
     *lock(&shared.snapshot) = view();
     *lock(&shared.names) = Arc::new(Names {
         objectives: vec!["storage-read".into()],
+        gauges: vec!["storage-memory".into(), "not-here".into()],
         filesystems: vec!["/data/01".into(), "/data/02".into()],
     });
     *lock(&shared.actions) = vec![("thaw".into(), Outcome::Done, 1), ("freeze".into(), Outcome::Done, 2)];

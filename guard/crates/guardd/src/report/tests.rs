@@ -65,6 +65,7 @@ fn event(at_ns: u64, deed: Deed) -> Event {
         precaution: false,
         hold: Hold::All,
         objective: None,
+        gauge: None,
         series: None,
         filesystem: None,
         measure: None,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was written to what is valid: ranges, and values that must fit together.
 
-use super::raw::{self, RawConfig, RawLadder, RawObjective};
+use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective};
 use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal};
+use crate::gauge::{source_of, GaugeObjective, SOURCES};
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
 use intf::units::{Bytes, Duration, Share};
@@ -55,6 +56,18 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             return Err((format!("objective[{i}].name"), format!("`{}` is there twice", o.name)));
         }
     }
+    let gauges = raw.gauge.unwrap_or_else(raw::default_gauges);
+    if gauges.len() > 64 {
+        return Err(("gauge".into(), format!("{} gauges; up to 64 are possible", gauges.len())));
+    }
+    let gauges: Vec<GaugeObjective> =
+        gauges.into_iter().enumerate().map(|(i, raw)| gauge(i, raw)).collect::<Result<_, _>>()?;
+    let names = || checked.iter().map(|o| &o.name).chain(gauges.iter().map(|g| &g.name));
+    for (i, gauge) in gauges.iter().enumerate() {
+        if names().filter(|name| **name == gauge.name).count() > 1 {
+            return Err((format!("gauge[{i}].name"), format!("`{}` is there twice", gauge.name)));
+        }
+    }
     let (paths, capacity, signals) = (raw.paths, raw.capacity, raw.signals);
     let control_loop = Loop {
         tick_ns: time("loop.tick", raw.control_loop.tick, 5 * MS, 100 * MS)?,
@@ -88,6 +101,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             interval_ns: time("signals.psi.interval", signals.psi.interval, 100 * MS, MIN)?,
         },
         objectives: checked,
+        gauges,
         ladder: ladder(raw.ladder, control_loop.tick_ns)?,
         control_loop,
         capacity: Capacity {
@@ -142,12 +156,33 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
     })
 }
 
+fn name(path: String, name: String) -> Result<String, Fault> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
+        return Err((path, format!("`{name}`: 1 to 64 characters a-z, 0-9 and - are allowed")));
+    }
+    Ok(name)
+}
+
+fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
+    let at = |key: &str| format!("gauge[{index}].{key}");
+    let Some(source) = source_of(&raw.source) else {
+        let names: Vec<&str> = SOURCES.iter().map(|source| source.name).collect();
+        return Err((at("source"), format!("unknown source `{}`; allowed: {}", raw.source, names.join(", "))));
+    };
+    Ok(GaugeObjective {
+        name: name(at("name"), raw.name)?,
+        source,
+        above: between(at("above"), raw.above, 0.0, 1e6)?,
+        for_ns: time(at("for"), raw.lasting, 0, 60 * MIN)?,
+        dwell_ns: time(at("dwell"), raw.dwell, S, 60 * MIN)?,
+        grace_ns: time(at("grace"), raw.grace, 2 * S, 10 * MIN)?,
+    })
+}
+
 fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
     let at = |key: &str| format!("objective[{index}].{key}");
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if raw.name.is_empty() || raw.name.len() > 64 || !raw.name.chars().all(plain) {
-        return Err((at("name"), format!("`{}`: 1 to 64 characters a-z, 0-9 and - are allowed", raw.name)));
-    }
+    let name = name(at("name"), raw.name)?;
     if !raw.filesystem.starts_with(['/', '*']) {
         return Err((at("filesystem"), format!("`{}` is no mount point; it must start with / or *", raw.filesystem)));
     }
@@ -156,7 +191,7 @@ fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
     let weak = between(at("weak"), raw.weak, 4.0, 100.0)?;
     let strong = between(at("strong"), raw.strong, weak, 100.0)?;
     Ok(Objective {
-        name: raw.name,
+        name,
         op: raw.op.into(),
         class: raw.class.into(),
         filesystem: raw.filesystem,

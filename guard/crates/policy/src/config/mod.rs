@@ -6,6 +6,7 @@ mod raw;
 mod reload;
 mod values;
 
+use crate::gauge::GaugeObjective;
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub struct Config {
     pub psi: PeriodicSignal,
     /// `[[objective]]`
     pub objectives: Vec<Objective>,
+    /// `[[gauge]]`
+    pub gauges: Vec<GaugeObjective>,
     /// `[ladder]`
     pub ladder: LadderConfig,
     /// `[capacity]`

@@ -37,6 +37,8 @@ pub(super) struct RawConfig {
     pub signals: RawSignals,
     /// `None` = the default objectives.
     pub objective: Option<Vec<RawObjective>>,
+    /// `None` = the default ones.
+    pub gauge: Option<Vec<RawGauge>>,
     pub ladder: RawLadder,
     pub capacity: RawCapacity,
     pub metrics: RawMetrics,
@@ -128,6 +130,41 @@ pub(super) struct RawObjective {
     pub stuck_after: Duration,
     #[serde(default = "two_seconds")]
     pub grace: Duration,
+}
+
+/// An objective on a gauge; name, source and limit must be given.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawGauge {
+    pub name: String,
+    pub source: String,
+    pub above: f64,
+    #[serde(rename = "for", default = "ten_seconds")]
+    pub lasting: Duration,
+    #[serde(default = "ten_seconds")]
+    pub dwell: Duration,
+    #[serde(default = "ten_seconds")]
+    pub grace: Duration,
+}
+
+fn ten_seconds() -> Duration {
+    Duration(10 * S)
+}
+
+/// The objectives on gauges of a configuration that names none.
+pub(super) fn default_gauges() -> Vec<RawGauge> {
+    let gauge = |name: &str, source: &str, above| RawGauge {
+        name: name.into(),
+        source: source.into(),
+        above,
+        lasting: ten_seconds(),
+        dwell: ten_seconds(),
+        grace: ten_seconds(),
+    };
+    vec![
+        gauge("storage-memory", "storage.pressure.memory.full", 0.1),
+        gauge("storage-stuck", "storage.threads.stuck", 0.0),
+    ]
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]

@@ -4,7 +4,7 @@
 use super::Config;
 
 impl Config {
-    /// This configuration with what of `new` needs no restart (objectives, ladder, capacity), and the names of the sections
+    /// This configuration with what of `new` needs no restart (objectives, gauges, ladder, capacity), and the names of the sections
     /// of it that do.
     pub fn reloaded(&self, new: Config) -> (Config, Vec<&'static str>) {
         let sections = [
@@ -18,8 +18,8 @@ impl Config {
             ("journal", self.journal != new.journal),
         ];
         let waiting = sections.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
-        let Config { objectives, ladder, capacity, .. } = new;
-        (Config { objectives, ladder, capacity, ..self.clone() }, waiting)
+        let Config { objectives, gauges, ladder, capacity, .. } = new;
+        (Config { objectives, gauges, ladder, capacity, ..self.clone() }, waiting)
     }
 }
 

@@ -40,6 +40,7 @@ fn the_example_lists_exactly_the_keys_that_exist() {
     let mut objectives = raw::default_objectives();
     objectives[0].floor = Some(intf::units::Duration(1));
     full.objective = Some(objectives);
+    full.gauge = Some(raw::default_gauges());
     let real = keys_of(&toml::Value::try_from(&full).unwrap());
     assert!(real.len() > 40, "{real:?}");
     assert_eq!(keys_of(&toml::from_str(Config::example()).unwrap()), real);

@@ -396,6 +396,7 @@ impl Memory {
             precaution: false,
             hold: Hold::Nobody,
             objective: None,
+            gauge: None,
             series: None,
             filesystem: None,
             measure: None,

@@ -16,6 +16,7 @@ use view::View;
 
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
+use crate::gauge::GaugeVerdict;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
 use crate::throttle::Throttles;
@@ -59,6 +60,8 @@ pub struct LadderConfig {
 pub struct Inputs<'a> {
     /// One per objective, from the evaluator.
     pub verdicts: &'a [Verdict],
+    /// One per objective on a gauge.
+    pub gauges: &'a [GaugeVerdict],
     /// One per filesystem, from the evaluator.
     pub filesystems: &'a [FilesystemLoad],
     /// Batch's share of the device of each filesystem (0..1); NaN or a shorter slice = unknown, counts as none.

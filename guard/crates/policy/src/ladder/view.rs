@@ -5,6 +5,7 @@ use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
+use crate::gauge::{GaugeState, GaugeVerdict};
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use intf::segment::SeriesId;
@@ -19,6 +20,7 @@ const DRAIN_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct About {
     objective: Option<u16>,
+    gauge: Option<u16>,
     series: Option<SeriesId>,
     filesystem: Option<u16>,
     measure: Option<Measure>,
@@ -33,6 +35,7 @@ impl About {
     fn verdict(verdict: &Verdict, inputs: &Inputs<'_>, limit: f64) -> About {
         let about = About {
             objective: Some(verdict.objective),
+            gauge: None,
             series: verdict.worst,
             filesystem: verdict.worst.map(|s| s.filesystem),
             measure: Some(verdict.measure),
@@ -64,12 +67,17 @@ impl About {
         (share >= limit).then_some(About { measure: Some(measure), ..self })
     }
 
+    fn gauge(index: usize, verdict: &GaugeVerdict) -> About {
+        About { gauge: u16::try_from(index).ok(), measure: Some(verdict.measure), ..About::default() }
+    }
+
     pub fn filesystem(&self) -> Option<u16> {
         self.filesystem
     }
 
     pub fn describe(&self, event: &mut Event) {
         event.objective = self.objective;
+        event.gauge = self.gauge;
         event.series = self.series;
         event.filesystem = self.filesystem;
         event.measure = self.measure;
@@ -145,6 +153,14 @@ impl View {
             view.dwell_ns = view.dwell_ns.max(verdict.dwell_ns);
             slack &= verdict.slack >= SLACK_TO_OPEN;
             view.judge(verdict, memory, inputs);
+        }
+        for (index, verdict) in inputs.gauges.iter().enumerate() {
+            let cause = match verdict.state {
+                GaugeState::Broken => Cause::GaugeAbove,
+                GaugeState::Stale => Cause::GaugeStale,
+                GaugeState::Kept | GaugeState::Absent => continue,
+            };
+            view.against = view.against.or(Some((cause, About::gauge(index, verdict))));
         }
         if memory.suspects != 0 {
             let index = memory.suspects.trailing_zeros() as usize;

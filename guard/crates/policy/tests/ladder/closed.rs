@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{Steps, S, TICK};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Level, SignalState};
+use policy::{Cause, Deed, GaugeState, Level, SignalState};
 
 #[test]
 fn it_starts_closed_and_opens_after_the_dwell_time_not_one_tick_early() {
@@ -73,4 +73,18 @@ fn without_jobs_evidence_closes_and_freezes_nothing() {
     steps.jobs = None;
     steps.step();
     assert_eq!(steps.state(), NodeState::Frozen);
+}
+
+#[test]
+fn a_gauge_closes_and_freezes_nobody() {
+    for (state, cause) in [(GaugeState::Broken, Cause::GaugeAbove), (GaugeState::Stale, Cause::GaugeStale)] {
+        let mut steps = Steps::open();
+        steps.gauges[0].state = state;
+        steps.run(30 * S);
+        assert_eq!((steps.state(), steps.said()), (NodeState::Closed, vec![(cause, Deed::Close)]));
+        assert_eq!(steps.events[0].gauge, Some(0));
+        steps.gauges[0].state = GaugeState::Absent;
+        steps.run(3 * S);
+        assert_eq!(steps.state(), NodeState::Open, "what is not there is no reason");
+    }
 }

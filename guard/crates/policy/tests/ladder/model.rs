@@ -118,6 +118,7 @@ impl Model {
         let share = [if self.frozen { 0.0 } else { self.share }];
         let inputs = Inputs {
             verdicts: self.evaluator.verdicts(),
+            gauges: &[],
             filesystems: self.evaluator.filesystems(),
             batch_share: &share,
             batch_share_now: &share,

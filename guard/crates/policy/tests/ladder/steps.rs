@@ -3,8 +3,8 @@
 
 use intf::state::NodeState;
 use policy::{
-    Actions, Cause, Config, Deed, Event, FilesystemLoad, Inputs, JobSet, Ladder, LadderConfig, Level, SignalState,
-    Verdict,
+    Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Inputs, JobSet, Ladder, LadderConfig, Level,
+    SignalState, Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -16,6 +16,7 @@ pub struct Steps {
     pub ladder: Ladder,
     pub now: u64,
     pub verdicts: [Verdict; 2],
+    pub gauges: [GaugeVerdict; 1],
     pub filesystems: [FilesystemLoad; 2],
     pub batch_share: [f32; 2],
     pub batch_share_now: [f32; 2],
@@ -53,6 +54,7 @@ impl Steps {
             ladder,
             now: 1000 * S,
             verdicts: [verdict(0), verdict(1)],
+            gauges: [GaugeVerdict::default()],
             filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
             batch_share: [0.5; 2],
             batch_share_now: [0.0; 2],
@@ -81,6 +83,7 @@ impl Steps {
         self.now += TICK;
         let inputs = Inputs {
             verdicts: &self.verdicts,
+            gauges: &self.gauges,
             filesystems: &self.filesystems,
             batch_share: &self.batch_share,
             batch_share_now: &self.batch_share_now,

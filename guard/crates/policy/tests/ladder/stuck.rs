@@ -75,6 +75,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
     steps.step();
     let one = [steps.filesystems[0]];
     let inputs = policy::Inputs {
+        gauges: &[],
         verdicts: &steps.verdicts,
         filesystems: &one,
         batch_share: &[],

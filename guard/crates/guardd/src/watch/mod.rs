@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The watch thread: what is read off like a gauge, once a second, apart from the control loop. Some of it costs more than a tick
+//! may, and a read that hangs must hold up nobody: its gauges, and those behind it, become stale.
+
+mod load;
+mod memory;
+mod pressure;
+mod stuck;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use policy::gauge::{source_of, Reading, SOURCES};
+use policy::Config;
+
+use crate::clock::Clock;
+use crate::shared::Shared;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// A stop of the service waits for so long.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// In `Gauge::at_ns`: this node does not have it.
+const ABSENT: u64 = u64::MAX;
+
+#[derive(Debug, Default)]
+struct Gauge {
+    /// Bits of an f64.
+    value: AtomicU64,
+    /// When it was read (CLOCK_MONOTONIC); 0 = never.
+    at_ns: AtomicU64,
+}
+
+/// The last readings, for whoever asks; nobody waits for anybody.
+#[derive(Debug, Default)]
+pub struct Gauges([Gauge; SOURCES.len()]);
+
+impl Gauges {
+    /// A new value of the source of this name.
+    pub fn put(&self, name: &'static str, value: Option<f64>, now_ns: u64) {
+        let Some(gauge) = source_of(name).and_then(|place| self.0.get(place)) else { return };
+        gauge.value.store(value.unwrap_or_default().to_bits(), Ordering::Relaxed);
+        gauge.at_ns.store(if value.is_some() { now_ns } else { ABSENT }, Ordering::Release);
+    }
+
+    /// The last reading; `begun_ns` = when the guard began to look.
+    pub fn read(&self, place: usize, begun_ns: u64) -> Reading {
+        let Some(gauge) = self.0.get(place) else { return Reading::Absent };
+        match gauge.at_ns.load(Ordering::Acquire) {
+            0 => Reading::Missing(begun_ns),
+            ABSENT => Reading::Absent,
+            at_ns => Reading::Value(f64::from_bits(gauge.value.load(Ordering::Relaxed)), at_ns),
+        }
+    }
+}
+
+/// Reads one or a few gauges.
+trait Source: Send {
+    /// Puts what it read; what it could not read it leaves as it was, to become stale.
+    fn read(&mut self, now_ns: u64, shared: &Shared);
+}
+
+/// The thread.
+pub struct Watch {
+    sources: Vec<Box<dyn Source>>,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+}
+
+impl Watch {
+    /// Reads nothing yet.
+    pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>) -> Self {
+        let sources: Vec<Box<dyn Source>> = vec![
+            Box::new(pressure::PressureOfStorage::new(config)),
+            Box::new(memory::Ooms::new(config)),
+            Box::new(load::Load::new(config)),
+            Box::new(stuck::Stuck::new(config)),
+        ];
+        Watch { sources, clock, shared }
+    }
+
+    /// Until the flag is up.
+    pub fn run(&mut self, shutdown: &AtomicBool) {
+        let mut due_ns = 0;
+        while !shutdown.load(Ordering::Relaxed) {
+            let now_ns = self.clock.monotonic_ns();
+            if now_ns >= due_ns {
+                due_ns = now_ns + PERIOD.as_nanos() as u64;
+                self.sources.iter_mut().for_each(|source| source.read(now_ns, &self.shared));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_read() {
+        let gauges = Gauges::default();
+        let place = source_of("host.load").unwrap();
+        assert_eq!(gauges.read(place, 7), Reading::Missing(7));
+        gauges.put("host.load", Some(1.5), 9);
+        assert_eq!(gauges.read(place, 7), Reading::Value(1.5, 9));
+        gauges.put("host.load", None, 10);
+        assert_eq!(gauges.read(place, 7), Reading::Absent);
+        gauges.put("no such source", Some(1.0), 11);
+        assert_eq!(gauges.read(99, 7), Reading::Absent);
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Threads of the storage services that wait in D state and did not run between two looks: the picture of a disk, or of a file
+//! system of the network, that hangs (seed 000, "D state inferno"). What they wait for (`/proc/<tid>/wchan`) the kernel shows to
+//! those only who may trace them, which the guard may not.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use policy::Config;
+
+use super::Source;
+use crate::shared::{lock, Shared};
+
+/// A look at 1000 threads costs some milliseconds: this often when all is well, each time while something is not.
+const EVERY: u32 = 5;
+/// A storage request in flight for longer than this is worth a look.
+const OLD_NS: u64 = 1_000_000_000;
+/// Looks at no more threads than this: a storage service has a few thousand at most.
+const MOST: usize = 16_384;
+
+/// The source.
+pub struct Stuck {
+    slice: PathBuf,
+    proc: PathBuf,
+    /// Threads in D state at the last look: how often each had run by then.
+    waiting: HashMap<u32, u64>,
+    /// Stuck ones at the last look.
+    stuck: usize,
+    /// Seconds until the next look.
+    rest: u32,
+}
+
+impl Stuck {
+    /// Looks at nothing yet.
+    pub fn new(config: &Config) -> Self {
+        Stuck {
+            slice: config.paths.cgroup.join(&config.paths.storage_slice),
+            proc: config.paths.proc.clone(),
+            waiting: HashMap::new(),
+            stuck: 0,
+            rest: 0,
+        }
+    }
+
+    fn look(&mut self) {
+        let mut waiting = HashMap::new();
+        let mut left = MOST;
+        each_process(&self.slice, &mut |pid| {
+            let Ok(tasks) = std::fs::read_dir(self.proc.join(pid.to_string()).join("task")) else { return };
+            for task in tasks.flatten().take(left) {
+                left -= 1;
+                let folder = task.path();
+                let tid = task.file_name().to_str().and_then(|name| name.parse().ok());
+                if let Some((tid, runs)) = tid.zip(runs_of_a_waiting(&folder)) {
+                    waiting.insert(tid, runs);
+                }
+            }
+        });
+        // A number that was given to another thread meanwhile has run another number of times.
+        self.stuck = waiting.iter().filter(|(tid, runs)| self.waiting.get(tid) == Some(runs)).count();
+        self.waiting = waiting;
+    }
+}
+
+impl Source for Stuck {
+    fn read(&mut self, now_ns: u64, shared: &Shared) {
+        const NAME: &str = "storage.threads.stuck";
+        if !self.slice.exists() {
+            return shared.gauges.put(NAME, None, now_ns);
+        }
+        let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
+        if self.rest == 0 || old || !self.waiting.is_empty() {
+            self.look();
+            self.rest = EVERY;
+        }
+        self.rest -= 1;
+        shared.gauges.put(NAME, Some(self.stuck as f64), now_ns);
+    }
+}
+
+/// Processes of a cgroup and of all below it.
+fn each_process(cgroup: &Path, visit: &mut impl FnMut(u32)) {
+    let text = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).for_each(&mut *visit);
+    let Ok(entries) = std::fs::read_dir(cgroup) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            each_process(&entry.path(), visit);
+        }
+    }
+}
+
+/// How often a thread has run, if it is in D state (`stat`; `schedstat`, third number: kernel, sched-stats.rst).
+fn runs_of_a_waiting(task: &Path) -> Option<u64> {
+    let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+    // The name may hold anything, also brackets: the state comes behind the last one.
+    let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+    if state != 'D' {
+        return None;
+    }
+    std::fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::gauge::{source_of, Reading};
+
+    struct Rig {
+        folder: tempfile::TempDir,
+        source: Stuck,
+        shared: Shared,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(folder.path().join("storage.slice/xrootd.service")).unwrap();
+            std::fs::write(folder.path().join("storage.slice/xrootd.service/cgroup.procs"), "10\n").unwrap();
+            let root = folder.path().display();
+            let config = format!("[paths]\ncgroup = \"{root}\"\nproc = \"{root}/proc\"\n");
+            Rig { source: Stuck::new(&Config::parse("test", &config).unwrap()), folder, shared: Shared::default() }
+        }
+
+        fn thread(&self, tid: u32, state: &str, runs: u64) {
+            let folder = self.folder.path().join(format!("proc/10/task/{tid}"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("stat"), format!("{tid} (x) D) {state} 1 10 10 0\n")).unwrap();
+            std::fs::write(folder.join("schedstat"), format!("1000 2000 {runs}\n")).unwrap();
+        }
+
+        fn look(&mut self) -> f64 {
+            self.source.read(5, &self.shared);
+            match self.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1) {
+                Reading::Value(value, 5) => value,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn waiting_twice_without_having_run_in_between_is_stuck() {
+        let mut rig = Rig::new();
+        rig.thread(10, "S", 5);
+        rig.thread(11, "D", 7);
+        rig.thread(12, "D", 7);
+        assert_eq!(rig.look(), 0.0, "it may have begun to wait just now");
+        rig.thread(12, "D", 8);
+        assert_eq!(rig.look(), 1.0, "the other one has run");
+        rig.thread(11, "S", 8);
+        assert_eq!(rig.look(), 1.0, "now that one");
+        rig.thread(12, "R", 9);
+        assert_eq!(rig.look(), 0.0);
+    }
+
+    #[test]
+    fn calm_threads_are_looked_at_now_and_then() {
+        let mut rig = Rig::new();
+        rig.thread(10, "S", 5);
+        rig.look();
+        rig.thread(10, "D", 6);
+        (1..EVERY).for_each(|_| assert!(rig.look() == 0.0 && rig.source.waiting.is_empty()));
+        rig.look();
+        assert_eq!(rig.source.waiting.len(), 1);
+        // A request that is old is a reason to look at once.
+        let mut rig = Rig::new();
+        rig.thread(10, "S", 5);
+        rig.look();
+        rig.thread(10, "D", 6);
+        lock(&rig.shared.snapshot).loads = vec![policy::FilesystemLoad { oldest_ns: 2 * OLD_NS, ..Default::default() }];
+        rig.look();
+        assert_eq!(rig.look(), 1.0);
+    }
+
+    #[test]
+    fn without_the_slice_there_is_nothing() {
+        let mut rig = Rig::new();
+        std::fs::remove_dir_all(rig.folder.path().join("storage.slice")).unwrap();
+        rig.source.read(5, &rig.shared);
+        assert_eq!(rig.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1), Reading::Absent);
+    }
+
+    #[test]
+    fn a_thread_of_this_machine_is_read() {
+        let task = Path::new("/proc/self/task").join(std::process::id().to_string());
+        assert_eq!(runs_of_a_waiting(&task), None, "the main thread of a test is not in D state");
+        assert!(std::fs::read_to_string(task.join("schedstat")).unwrap().split_whitespace().nth(2).is_some());
+    }
+}

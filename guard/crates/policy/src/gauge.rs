@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Objectives on what can be read off like a gauge: pressure, stuck threads, load. One that is above its limit for long enough
+//! lets no new jobs start. It freezes nobody: what these say is slow, and not whose doing it is.
+
+use crate::event::{Measure, Unit};
+
+/// What there is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name, as in the configuration and in metrics.
+    pub name: &'static str,
+    /// What it is.
+    pub help: &'static str,
+    /// Of its values.
+    pub unit: Unit,
+}
+
+const fn source(name: &'static str, unit: Unit, help: &'static str) -> Source {
+    Source { name, help, unit }
+}
+
+/// All that the guard reads; the index is the gauge's place everywhere.
+pub const SOURCES: [Source; 9] = [
+    source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
+    source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
+    source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
+    source("storage.pressure.memory.some", Unit::Share, "time in which some storage task waited for memory, over 10 s"),
+    source("storage.pressure.memory.full", Unit::Share, "time in which all storage tasks waited for memory, over 10 s"),
+    source("storage.memory.ooms", Unit::Count, "storage tasks killed for want of memory since the last look"),
+    source(
+        "storage.threads.stuck",
+        Unit::Count,
+        "threads of storage services that did not run between two looks, in D state",
+    ),
+    source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 10 s"),
+    source("host.load", Unit::Count, "load average over a minute, per CPU"),
+];
+
+/// Place of a source.
+pub fn source_of(name: &str) -> Option<usize> {
+    SOURCES.iter().position(|source| source.name == name)
+}
+
+/// An objective on one of them. Times in nanoseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GaugeObjective {
+    /// Its name, unique.
+    pub name: String,
+    /// Of what, by its place in [`SOURCES`].
+    pub source: usize,
+    /// Above this it is broken.
+    pub above: f64,
+    /// When it has been for so long.
+    pub for_ns: u64,
+    /// It must have been below for so long before it is kept again.
+    pub dwell_ns: u64,
+    /// A value older than this is none: nobody knows.
+    pub grace_ns: u64,
+}
+
+/// The last reading of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reading {
+    /// Nothing yet, or not any more; since when (CLOCK_MONOTONIC).
+    Missing(u64),
+    /// This node or its kernel does not have it, which is no fault.
+    Absent,
+    /// A value, and when it was read.
+    Value(f64, u64),
+}
+
+/// How an objective is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GaugeState {
+    /// Well.
+    #[default]
+    Kept,
+    /// It is broken.
+    Broken,
+    /// The reading is older than its grace time.
+    Stale,
+    /// There is nothing to read on this node.
+    Absent,
+}
+
+/// The judgement of one objective.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GaugeVerdict {
+    /// How it is kept.
+    pub state: GaugeState,
+    /// The value, against the limit.
+    pub measure: Measure,
+    /// Since when it is as it is.
+    pub since_ns: u64,
+}
+
+/// Judges one objective; remembers for how long it has been above.
+#[derive(Clone, Debug)]
+pub struct GaugeJudge {
+    objective: GaugeObjective,
+    broken: bool,
+    /// Since when it has been otherwise than `broken` says.
+    otherwise_ns: Option<u64>,
+    verdict: GaugeVerdict,
+}
+
+impl GaugeJudge {
+    /// For this objective; nothing seen yet.
+    pub fn new(objective: &GaugeObjective) -> Self {
+        GaugeJudge { objective: objective.clone(), broken: false, otherwise_ns: None, verdict: GaugeVerdict::default() }
+    }
+
+    /// What it judges.
+    pub fn objective(&self) -> &GaugeObjective {
+        &self.objective
+    }
+
+    /// At every tick.
+    pub fn judge(&mut self, reading: Reading, now_ns: u64) -> GaugeVerdict {
+        let objective = &self.objective;
+        let unit = SOURCES.get(objective.source).map_or(Unit::Count, |source| source.unit);
+        let mut measure = Measure { value: self.verdict.measure.value, limit: objective.above, unit };
+        let state = match reading {
+            Reading::Absent => GaugeState::Absent,
+            Reading::Missing(since_ns) if now_ns.saturating_sub(since_ns) > objective.grace_ns => GaugeState::Stale,
+            Reading::Value(_, at_ns) if now_ns.saturating_sub(at_ns) > objective.grace_ns => GaugeState::Stale,
+            Reading::Missing(_) => self.verdict.state,
+            Reading::Value(value, _) => {
+                measure.value = value;
+                self.follow(value > self.objective.above, now_ns)
+            }
+        };
+        if state != self.verdict.state || self.verdict.since_ns == 0 {
+            self.verdict.since_ns = now_ns;
+        }
+        (self.verdict.state, self.verdict.measure) = (state, measure);
+        self.verdict
+    }
+
+    fn follow(&mut self, above: bool, now_ns: u64) -> GaugeState {
+        if above == self.broken {
+            self.otherwise_ns = None;
+        } else {
+            let lasted_ns = now_ns.saturating_sub(*self.otherwise_ns.get_or_insert(now_ns));
+            let needed_ns = if above { self.objective.for_ns } else { self.objective.dwell_ns };
+            if lasted_ns >= needed_ns {
+                (self.broken, self.otherwise_ns) = (above, None);
+            }
+        }
+        if self.broken {
+            GaugeState::Broken
+        } else {
+            GaugeState::Kept
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn judge() -> GaugeJudge {
+        GaugeJudge::new(&GaugeObjective {
+            name: "memory".into(),
+            source: 4,
+            above: 0.1,
+            for_ns: 5 * S,
+            dwell_ns: 10 * S,
+            grace_ns: 3 * S,
+        })
+    }
+
+    /// A value each second; the states.
+    fn states(judge: &mut GaugeJudge, values: impl IntoIterator<Item = f64>, from_s: u64) -> Vec<GaugeState> {
+        (from_s..)
+            .zip(values)
+            .map(|(second, value)| judge.judge(Reading::Value(value, second * S), second * S).state)
+            .collect()
+    }
+
+    #[test]
+    fn above_for_long_enough_is_broken_until_it_was_below_for_long_enough() {
+        let mut judge = judge();
+        let found = states(&mut judge, [0.2; 7], 100);
+        assert_eq!(found[4..], [GaugeState::Kept, GaugeState::Broken, GaugeState::Broken]);
+        let found = states(&mut judge, [0.1; 12], 107);
+        assert_eq!((found[9], found[10]), (GaugeState::Broken, GaugeState::Kept));
+        assert_eq!(judge.verdict.measure, Measure { value: 0.1, limit: 0.1, unit: Unit::Share });
+        assert_eq!(judge.verdict.since_ns, 117 * S);
+    }
+
+    #[test]
+    fn a_moment_is_no_breach_and_a_moment_of_peace_is_none() {
+        let mut judge = judge();
+        assert!(states(&mut judge, [0.2, 0.2, 0.2, 0.2, 0.0].repeat(9), 100).iter().all(|s| *s == GaugeState::Kept));
+        states(&mut judge, [0.2; 6], 200);
+        assert!(states(&mut judge, [0.0, 0.0, 0.2].repeat(9), 206).iter().all(|s| *s == GaugeState::Broken));
+        assert_eq!(states(&mut judge, [f64::NAN; 12], 300)[11], GaugeState::Kept, "no number is above nothing");
+    }
+
+    #[test]
+    fn what_is_not_heard_is_stale_and_what_is_not_there_is_not() {
+        let mut judge = judge();
+        assert_eq!(judge.judge(Reading::Missing(100 * S), 103 * S).state, GaugeState::Kept);
+        assert_eq!(judge.judge(Reading::Missing(100 * S), 104 * S).state, GaugeState::Stale);
+        assert_eq!(judge.judge(Reading::Value(0.0, 104 * S), 104 * S).state, GaugeState::Kept);
+        assert_eq!(judge.judge(Reading::Value(0.0, 104 * S), 108 * S).state, GaugeState::Stale);
+        assert_eq!(judge.judge(Reading::Absent, 109 * S).state, GaugeState::Absent);
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for (place, source) in SOURCES.iter().enumerate() {
+            assert_eq!(source_of(source.name), Some(place));
+        }
+        assert_eq!(source_of("storage"), None);
+    }
+}
