@@ -56,11 +56,18 @@ def test_a_disk_that_stops_answering(node: Machine, batch: Batch, guard: Guard, 
         wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks, 30, "the control loop goes on")
         assert not guard.frozen(), "batch has no part in it and is frozen"
         assert innocent.status == RUNNING
+        what = "threads of XRootD that wait for the disk are seen"
+        wait_until(lambda: gauge(guard, "storage-stuck") == "broken", 60, what, explain=guard.why)
     finally:
         node.execute("dmsetup resume stuckdisk")
     wait_until(lambda: released(guard), 120, "the quarantine ends", explain=guard.why)
+    wait_until(lambda: gauge(guard, "storage-stuck") == "kept", 60, "nobody waits any more", explain=guard.why)
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
+
+
+def gauge(guard: Guard, name: str) -> str:
+    return next(str(one["state"]) for one in guard.status()["gauges"] if one["name"] == name)
 
 
 def quarantine(guard: Guard) -> list[Decision]:
