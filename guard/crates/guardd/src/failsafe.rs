@@ -168,7 +168,7 @@ impl Failsafe {
     /// The slice, and every job in it: the guard may have frozen some of them only.
     fn thaw(&self) -> Result<bool> {
         let mut jobs = JobTable::new(&self.slice);
-        jobs.look(true);
+        jobs.look(true, &policy::JobSet::default());
         let mut freezer = SliceFreezer::remembering(&self.slice, &self.run);
         freezer.know(&jobs);
         if !freezer.asked().is_some_and(|hold| hold.any()) {

@@ -48,10 +48,11 @@ impl JobTable {
         }
     }
 
-    /// Who is there now. `held` = somebody stands still. Allocates only for jobs that are new.
-    pub fn look(&mut self, held: bool) {
+    /// Who is there now. `held` = somebody stands still; `limited` = who is limited. Allocates only for jobs that are new.
+    pub fn look(&mut self, held: bool, limited: &JobSet) {
         if !held {
-            self.resting = JobSet::default();
+            // The ladder forgets at its next step that somebody there was limited.
+            self.resting = self.resting.and(limited);
         }
         self.places.iter_mut().flatten().for_each(|job| job.seen = false);
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
@@ -85,7 +86,7 @@ impl JobTable {
         for (place, slot) in self.places.iter_mut().enumerate() {
             if slot.take_if(|job| !job.seen).is_some() {
                 self.version += 1;
-                if held {
+                if held || limited.contains(place) {
                     self.resting.insert(place);
                 }
             }
@@ -148,7 +149,7 @@ mod tests {
             let table = JobTable::new(folder.path());
             let mut slice = Slice { folder, table };
             jobs.iter().for_each(|job| slice.begin(job));
-            slice.table.look(false);
+            slice.table.look(false, &JobSet::default());
             slice
         }
 
@@ -170,11 +171,11 @@ mod tests {
         let mut slice = Slice::with(&["docker-a.scope", "docker-b.scope", "libpod-conmon-c.scope"]);
         assert_eq!((slice.table.count(), slice.table.complete()), (2, true));
         let (b, version) = (slice.place("docker-b.scope").unwrap(), slice.table.version());
-        slice.table.look(false);
+        slice.table.look(false, &JobSet::default());
         assert_eq!(slice.table.version(), version, "nothing new");
         slice.end("docker-a.scope");
         slice.begin("libpod-d.scope");
-        slice.table.look(false);
+        slice.table.look(false, &JobSet::default());
         assert_eq!((slice.table.count(), slice.place("docker-b.scope")), (2, Some(b)));
         assert!(slice.table.version() > version);
         assert_eq!(slice.table.names().iter().flatten().count(), 2);
@@ -185,21 +186,36 @@ mod tests {
         let mut slice = Slice::with(&["a.scope", "b.scope"]);
         let held: JobSet = slice.place("a.scope").into_iter().collect();
         slice.end("a.scope");
-        slice.table.look(true);
+        slice.table.look(true, &JobSet::default());
         slice.begin("c.scope");
-        slice.table.look(true);
+        slice.table.look(true, &JobSet::default());
         assert!(!held.contains(slice.place("c.scope").unwrap()));
         // Not even to one that came in the moment in which the other went.
         slice.end("b.scope");
         slice.begin("d.scope");
-        slice.table.look(true);
+        slice.table.look(true, &JobSet::default());
         assert!(!held.contains(slice.place("d.scope").unwrap()));
-        slice.table.look(false);
+        slice.table.look(false, &JobSet::default());
         for job in ["e.scope", "f.scope"] {
             slice.begin(job);
-            slice.table.look(false);
+            slice.table.look(false, &JobSet::default());
         }
         assert!(slice.table.living().and(&held) == held, "and afterwards it is");
+    }
+
+    #[test]
+    fn nobody_comes_to_the_place_of_one_who_was_limited_before_that_is_forgotten() {
+        let mut slice = Slice::with(&["a.scope", "b.scope"]);
+        let place = slice.place("a.scope").unwrap();
+        let limited: JobSet = [place].into_iter().collect();
+        slice.end("a.scope");
+        slice.table.look(false, &limited);
+        slice.begin("c.scope");
+        slice.table.look(false, &limited);
+        assert!(slice.place("c.scope").is_some_and(|other| other != place));
+        slice.begin("d.scope");
+        slice.table.look(false, &JobSet::default());
+        assert_eq!(slice.place("d.scope"), Some(place));
     }
 
     #[test]
@@ -209,7 +225,7 @@ mod tests {
         // The old folder stays for the moment, so that the number is not used again at once.
         std::fs::rename(slice.folder.path().join("a.scope"), slice.folder.path().join("old.scope")).unwrap();
         slice.begin("a.scope");
-        slice.table.look(false);
+        slice.table.look(false, &JobSet::default());
         let after = slice.table.iter().find(|(_, job)| job.scope == "a.scope").unwrap().1.number;
         assert_ne!(before, after);
     }
@@ -225,7 +241,7 @@ mod tests {
     #[test]
     fn without_its_slice_there_are_none() {
         let mut table = JobTable::new("/nowhere/beer-jobs.slice");
-        table.look(false);
+        table.look(false, &JobSet::default());
         assert_eq!((table.count(), table.complete()), (0, true));
     }
 }

@@ -2,6 +2,7 @@
 //! The actuator thread: knobs that are slow to turn, because systemd turns them. The control loop says what it wants and
 //! goes on; only the last that it wanted counts.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,12 +48,14 @@ pub struct Worker {
     outbox: SyncSender<Message>,
     /// What is wanted now.
     wanted: Arc<[Limit]>,
+    /// Whose limits cannot be set, and that was said.
+    failed: BTreeSet<Box<str>>,
 }
 
 impl Worker {
     /// Touches nothing yet.
     pub fn new(io_max: IoMaxActuator, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
-        Worker { io_max, clock, shared, outbox, wanted: Arc::default() }
+        Worker { io_max, clock, shared, outbox, wanted: Arc::default(), failed: BTreeSet::new() }
     }
 
     /// Until the control loop is gone; then nobody stays limited.
@@ -86,9 +89,12 @@ impl Worker {
         self.tell(outcomes, now_ns, true);
     }
 
-    fn tell(&self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
-        // What becomes more bit by bit would fill the journal.
-        outcomes.retain(|outcome| said || outcome.seen.is_err());
+    fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
+        // What becomes more bit by bit would fill the journal, and so would what fails each time that it is tried again.
+        outcomes.retain(|outcome| match outcome.seen {
+            Ok(()) => self.failed.remove(&outcome.scope) || said,
+            Err(_) => self.failed.insert(outcome.scope.clone()),
+        });
         if outcomes.is_empty() {
             return;
         }
@@ -102,4 +108,63 @@ impl Worker {
 /// The later of two wishes; what was to be said of the earlier one is to be said of it.
 fn last(earlier: Wish, later: Wish) -> Wish {
     Wish { said: earlier.said || later.said, ..later }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use std::path::Path;
+    use std::sync::mpsc::sync_channel;
+
+    fn limit() -> Limit {
+        Limit { scope: "container".into(), device: (8, 16), requests: 40, bytes: 1 << 20 }
+    }
+
+    /// What the reporter hears of: is it a limit, and did it work?
+    fn heard(inbox: &Receiver<Message>) -> Vec<(bool, bool)> {
+        let of = |message| if let Message::Limited(limited) = message { limited.outcomes } else { Vec::new() };
+        inbox.try_iter().flat_map(of).map(|outcome| (outcome.limit.is_some(), outcome.seen.is_ok())).collect()
+    }
+
+    #[test]
+    fn a_failure_is_said_once_and_its_end_too() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("container")).unwrap();
+        let io_max = IoMaxActuator::new(folder.path(), folder.path(), Path::new("systemctl"), Duration::from_secs(5));
+        let (outbox, inbox) = sync_channel(16);
+        let mut worker = Worker::new(io_max, Arc::new(SystemClock), Arc::default(), outbox);
+        let wish = |said| Wish { limits: [limit()].into(), said, decided_ns: 1 };
+        worker.grant(wish(true));
+        assert_eq!(heard(&inbox), [(true, false)], "no io.max there");
+        (0..3).for_each(|_| worker.look());
+        assert_eq!(heard(&inbox), []);
+        std::fs::write(folder.path().join("container/io.max"), "").unwrap();
+        worker.look();
+        assert_eq!(heard(&inbox), [(true, true)]);
+        worker.look();
+        worker.grant(wish(false));
+        assert_eq!(heard(&inbox), [], "nothing to do");
+        // Somebody else lifts it.
+        std::fs::write(folder.path().join("container/io.max"), "").unwrap();
+        worker.look();
+        assert_eq!(heard(&inbox), [(true, true)]);
+        assert_eq!(worker.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_end_of_the_loop_lifts_everything() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("container")).unwrap();
+        std::fs::write(folder.path().join("container/io.max"), "").unwrap();
+        let io_max = IoMaxActuator::new(folder.path(), folder.path(), Path::new("systemctl"), Duration::from_secs(5));
+        let (outbox, inbox) = sync_channel(16);
+        let (wishes, wished) = sync_channel(QUEUE);
+        wishes.send(Wish { limits: Arc::default(), said: true, decided_ns: 1 }).unwrap();
+        wishes.send(Wish { limits: [limit()].into(), said: false, decided_ns: 2 }).unwrap();
+        drop(wishes);
+        Worker::new(io_max, Arc::new(SystemClock), Arc::default(), outbox).run(&wished);
+        assert_eq!(heard(&inbox), [(true, true), (false, true)]);
+        assert!(std::fs::read_to_string(folder.path().join("container/io.max")).unwrap().contains("riops=max"));
+    }
 }

@@ -101,7 +101,7 @@ impl Jobs {
         guilty.spin(2);
         innocent.spin(1);
         let mut table = JobTable::new(&slice.path);
-        table.look(false);
+        table.look(false, &policy::JobSet::default());
         Some(Jobs { slice, guilty, innocent, table })
     }
 
@@ -202,7 +202,7 @@ fn a_guard_that_comes_back_thaws_whom_the_one_before_had_frozen() {
     // One of them ends: there is nothing left to thaw, and nothing that differs.
     let gone = std::mem::replace(&mut jobs.guilty, jobs.slice.child("later.scope"));
     drop(gone);
-    jobs.table.look(true);
+    jobs.table.look(true, &policy::JobSet::default());
     actuator.know(&jobs.table);
     assert_eq!((actuator.applied(), actuator.inspect()), (Hold::Nobody, Some(Drift::None)));
     actuator.undo(monotonic_ns);

@@ -54,6 +54,11 @@ impl Throttles {
         self.0.iter().flatten()
     }
 
+    /// Who is limited somewhere.
+    pub fn jobs(&self) -> JobSet {
+        self.iter().fold(JobSet::default(), |jobs, throttle| jobs.or(&throttle.jobs))
+    }
+
     /// Of one filesystem.
     pub fn of(&self, filesystem: u16) -> Option<&Throttle> {
         self.iter().find(|throttle| throttle.filesystem == filesystem)

@@ -73,7 +73,9 @@ impl Limits {
 }
 
 fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &mut Vec<Limit>) {
-    let Some(&device) = board.disks.get(usize::from(throttle.filesystem)) else { return };
+    // Without a block device of its own there is nothing to limit.
+    let known = board.disks.get(usize::from(throttle.filesystem)).filter(|device| device.0 != 0);
+    let Some(&device) = known else { return };
     let pace = board.pace.get(usize::from(throttle.filesystem));
     for (place, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
         let now = || pace?.jobs.iter().find(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
@@ -133,7 +135,7 @@ mod tests {
                 .for_each(|job| std::fs::create_dir_all(folder.path().join("j").join(job)).unwrap());
             let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"j\"\n", folder.path().display());
             let mut board = Board::new(&Config::parse("test", &text).unwrap());
-            board.jobs.look(false);
+            board.jobs.look(false, &JobSet::default());
             board.disks = vec![DISK];
             board.filesystems = vec![intf::segment::Filesystem {
                 path: "/data/01".into(),

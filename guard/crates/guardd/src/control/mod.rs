@@ -105,7 +105,7 @@ impl<F: Freezer> ControlLoop<F> {
         let Parts { config, clock, shared, outbox, signals, mut freezer, shaping, worker, state_file } = parts;
         let now_ns = clock.monotonic_ns();
         let mut board = Board::new(&config);
-        board.jobs.look(true);
+        board.jobs.look(true, &board.limited);
         freezer.know(&board.jobs);
         let freezer = FreezeActuator::new(freezer);
         board.hold = freezer.applied();
@@ -219,7 +219,7 @@ impl<F: Freezer> ControlLoop<F> {
     /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
     fn look_around(&mut self) {
         // First who has ended: his knob is gone, and nobody has changed it.
-        self.board.jobs.look(self.board.hold.any());
+        self.board.jobs.look(self.board.hold.any(), &self.board.limited);
         self.follow_jobs();
         let drift = self.freezer.inspect();
         if drift == Some(Drift::Changed) {
@@ -273,6 +273,7 @@ impl<F: Freezer> ControlLoop<F> {
         };
         let fault = self.shaping.fault();
         self.board.hold = self.freezer.applied();
+        self.board.limited = actions.throttles.jobs();
         self.limit(actions, now_ns);
         self.shaping.keep(self.wanted(actions), now_ns);
         if self.shaping.fault() != fault {

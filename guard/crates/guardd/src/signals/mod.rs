@@ -88,6 +88,8 @@ pub struct Board {
     pub jobs: JobTable,
     /// Who stands still.
     pub hold: Hold,
+    /// Who is limited.
+    pub limited: JobSet,
     /// Does anybody of batch use the disk of each filesystem who does not?
     pub others_use: Vec<bool>,
     /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
@@ -124,6 +126,7 @@ impl Board {
             disks_version: 0,
             jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
             hold: Hold::Nobody,
+            limited: JobSet::default(),
             others_use: Vec::new(),
             guilty: Vec::new(),
             pace: Vec::new(),
