@@ -31,6 +31,8 @@ pub struct Limits {
     bases: Vec<Base>,
     jobs: Arc<[Limit]>,
     daemons: [Option<Allowance>; DISKS],
+    /// Those of them that are less than before, until somebody asks.
+    slowed: [Option<Allowance>; DISKS],
 }
 
 impl Limits {
@@ -44,11 +46,12 @@ impl Limits {
         self.bases.retain(|base| throttles.of(base.filesystem).is_some());
         let before = std::mem::take(&mut self.jobs);
         let mut jobs = Vec::new();
-        self.daemons = [None; DISKS];
+        let daemons = std::mem::take(&mut self.daemons);
         for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
             *daemon = of_daemons(&mut self.bases, throttle, board);
             of_jobs(&mut self.bases, throttle, board, &mut jobs);
         }
+        self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons)));
         if *before == *jobs {
             self.jobs = before;
             return None;
@@ -66,10 +69,20 @@ impl Limits {
         Arc::clone(&self.jobs)
     }
 
+    /// Of what somebody has just been given less; once.
+    pub fn slowed(&mut self) -> impl Iterator<Item = Allowance> {
+        std::mem::take(&mut self.slowed).into_iter().flatten()
+    }
+
     /// Of batch in the storage daemons.
     pub fn daemons(&self) -> impl Iterator<Item = &Allowance> {
         self.daemons.iter().flatten()
     }
+}
+
+fn less_than_in(new: &Allowance, before: &[Option<Allowance>]) -> bool {
+    let before = before.iter().flatten().find(|old| old.device == new.device);
+    before.is_none_or(|old| new.operations < old.operations)
 }
 
 fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &mut Vec<Limit>) {
@@ -219,6 +232,14 @@ mod tests {
         assert_eq!(rig.follow(), None, "no job has a limit");
         let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
         assert_eq!(rig.limits.daemons().collect::<Vec<_>>(), [&allowance]);
+        assert_eq!((rig.limits.slowed().collect::<Vec<_>>(), rig.limits.slowed().count()), (vec![allowance], 0));
+        rig.throttles.ease(10, STEP, 1, 10);
+        rig.follow();
+        assert_eq!(
+            (rig.limits.daemons().count(), rig.limits.slowed().count()),
+            (1, 0),
+            "more is nothing to talk about"
+        );
         let mut rig = Rig::new();
         rig.board.pace[0].daemon = Rate { requests: 3.0, bytes: 2e5 };
         rig.begin(&["a.scope"]);

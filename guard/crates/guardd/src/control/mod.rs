@@ -288,6 +288,9 @@ impl<F: Freezer> ControlLoop<F> {
             let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
             self.unsent = Some(Wish { limits: self.limits.jobs(), said, decided_ns: now_ns });
         }
+        for allowance in self.limits.slowed() {
+            deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });
+        }
         if let Some(wish) = self.unsent.take() {
             if let Err(TrySendError::Full(wish)) = self.worker.try_send(wish) {
                 self.unsent = Some(wish);

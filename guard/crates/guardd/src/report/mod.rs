@@ -4,6 +4,7 @@
 
 mod identity;
 mod journal;
+mod limits;
 mod log;
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,12 @@ use std::time::Duration;
 
 use intf::journal::{Job, Outcome, Record};
 use intf::order::Order;
+use intf::shaping::Allowance;
 use intf::state::NodeState;
 use policy::{Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
-use crate::actuators::io_max::Limit;
 use crate::clock::Clock;
 use crate::operators::Given;
 use crate::shared::{lock, Owner, Shared};
@@ -78,6 +79,13 @@ pub enum Message {
     },
     /// What became of limits of jobs.
     Limited(Limited),
+    /// What batch may do through the storage daemons is less than before.
+    Slowed {
+        /// How much that is.
+        allowance: Allowance,
+        /// When it was decided (CLOCK_MONOTONIC).
+        decided_ns: u64,
+    },
     /// An operator gave an order.
     Order(Given),
     /// The loop ends on purpose.
@@ -161,7 +169,8 @@ impl Reporter {
             Message::Signal { name, reading, fault } => self.signal(name, reading, fault),
             Message::Slice { present } => self.slice(present),
             Message::Shaping { fault } => self.shaping(fault),
-            Message::Limited(limited) => self.limited(limited),
+            Message::Limited(limited) => self.limited(&limited),
+            Message::Slowed { allowance, decided_ns } => self.slowed(&allowance, decided_ns),
             Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,
         }
@@ -227,41 +236,6 @@ impl Reporter {
             by: String::new(),
             duration_ns: 0,
             lasted_ns: None,
-        }
-    }
-
-    /// One record for those who are limited, and one for those who are no more.
-    fn limited(&mut self, limited: Limited) {
-        let (less, all): (Vec<_>, Vec<_>) = limited.outcomes.iter().partition(|outcome| outcome.limit.is_some());
-        for (action, cause, outcomes) in [("limit", "made_storage_slow", less), ("unlimit", "throttle_over", all)] {
-            if outcomes.is_empty() {
-                continue;
-            }
-            let failed = outcomes.iter().find_map(|outcome| outcome.seen.as_ref().err());
-            let limits = outcomes.iter().filter_map(|outcome| outcome.limit.as_ref());
-            let detail =
-                failed.map_or_else(|| limits.map(in_words).collect::<Vec<_>>().join(", "), |e| format!("{e:#}"));
-            if failed.is_some() {
-                self.log.warning(&detail);
-            }
-            let record = Record {
-                time_ns: self.realtime_of(limited.decided_ns),
-                monotonic_ns: limited.decided_ns,
-                from: self.state,
-                to: self.state,
-                cause: cause.into(),
-                action: action.into(),
-                precaution: false,
-                evidence: None,
-                jobs: outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect(),
-                jobs_of: self.jobs.iter().flatten().count() as u32,
-                outcome: if failed.is_some() { Outcome::Failed } else { Outcome::Done },
-                detail,
-                by: String::new(),
-                duration_ns: limited.ended_ns.saturating_sub(limited.decided_ns),
-                lasted_ns: None,
-            };
-            self.write(record);
         }
     }
 
@@ -387,13 +361,4 @@ impl Reporter {
         let ago = self.clock.monotonic_ns().saturating_sub(monotonic_ns);
         self.clock.realtime_ns().saturating_sub(ago)
     }
-}
-
-/// For example `40 requests/s and 2.5 MB/s of vdb`.
-fn in_words(limit: &Limit) -> String {
-    let (major, minor) = limit.device;
-    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
-    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| format!("{major}:{minor}"));
-    format!("{} requests/s and {:.1} MB/s of {name}", limit.requests, limit.bytes as f64 / 1e6)
 }

@@ -185,3 +185,33 @@ fn a_refused_journal_is_counted_and_the_rest_goes_on() {
     assert_eq!(shared.journal_errors.load(Ordering::Relaxed), 1);
     assert_eq!(lock(&shared.recent).len(), 1);
 }
+
+#[test]
+fn limits_are_told_in_numbers_and_what_failed_with_its_reason() {
+    use crate::actuators::io_max::{Limit, Outcome as Made};
+    let limit = |scope: &str| Limit { scope: scope.into(), device: (4095, 7), requests: 40, bytes: 2_500_000 };
+    let made = |scope: &str, limit, seen| Made { scope: scope.into(), limit, seen };
+    let limited = |outcomes| Message::Limited(crate::worker::Limited { decided_ns: 1, ended_ns: 5_000_001, outcomes });
+    let allowance = intf::shaping::Allowance { device: (4095, 8), bytes: 1_000_000, operations: 9 };
+    let (journal, _) = Rig::new().journal(vec![
+        jobs(&[Some("a.scope"), Some("b.scope")]),
+        limited(vec![made("a.scope", Some(limit("a.scope")), Ok(())), made("b.scope", None, Ok(()))]),
+        limited(vec![made("a.scope", Some(limit("a.scope")), Err(anyhow::anyhow!("systemctl: no answer")))]),
+        Message::Slowed { allowance, decided_ns: 7 },
+    ]);
+    let sentences: Vec<_> = journal.iter().map(Record::sentence).collect();
+    let slow = "because they made storage slow.";
+    assert_eq!(
+        sentences,
+        [
+            format!("Jobs may do no more than 40 requests/s and 2.5 MB/s of 4095:7 {slow}"),
+            "Jobs have no limit on their disk any more because those who were limited have ended, or storage bears what they do."
+                .to_owned(),
+            format!("Jobs could not be limited {slow}"),
+            format!("Jobs may do no more than 9 requests/s and 1.0 MB/s of 4095:8 through the storage daemons {slow}"),
+        ]
+    );
+    assert_eq!((scopes(&journal[0]), scopes(&journal[1])), (vec!["a.scope"], vec!["b.scope"]));
+    assert_eq!((journal[0].duration_ns, journal[0].jobs_of), (5_000_000, 2));
+    assert_eq!((journal[2].outcome, journal[2].detail.as_str()), (Outcome::Failed, "systemctl: no answer"));
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records of limits: who gets how much of which disk, and whether it is so.
+
+use std::path::Path;
+
+use intf::journal::{Outcome, Record};
+use intf::shaping::Allowance;
+
+use super::Reporter;
+use crate::actuators::io_max::Limit;
+use crate::worker::Limited;
+
+impl Reporter {
+    /// One record for those who are limited, and one for those who are no more.
+    pub(super) fn limited(&mut self, limited: &Limited) {
+        let (less, all): (Vec<_>, Vec<_>) = limited.outcomes.iter().partition(|outcome| outcome.limit.is_some());
+        for (action, cause, outcomes) in [("limit", "made_storage_slow", less), ("unlimit", "throttle_over", all)] {
+            if outcomes.is_empty() {
+                continue;
+            }
+            let mut record = self.about_limits(action, cause, limited.decided_ns);
+            record.duration_ns = limited.ended_ns.saturating_sub(limited.decided_ns);
+            record.jobs = outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect();
+            record.jobs_of = self.jobs.iter().flatten().count() as u32;
+            let limits = outcomes.iter().filter_map(|outcome| outcome.limit.as_ref());
+            let words = |limit: &Limit| in_words(limit.device, limit.requests, limit.bytes);
+            record.detail = limits.map(words).collect::<Vec<_>>().join(", ");
+            if let Some(error) = outcomes.iter().find_map(|outcome| outcome.seen.as_ref().err()) {
+                (record.outcome, record.detail) = (Outcome::Failed, format!("{error:#}"));
+                self.log.warning(&record.detail);
+            }
+            self.write(record);
+        }
+    }
+
+    /// What batch may do through the storage daemons is less than before: written to the shaping segment in the same tick.
+    pub(super) fn slowed(&mut self, allowance: &Allowance, decided_ns: u64) {
+        let mut record = self.about_limits("limit", "made_storage_slow", decided_ns);
+        let words = in_words(allowance.device, allowance.operations, allowance.bytes);
+        record.detail = format!("{words} through the storage daemons");
+        self.write(record);
+    }
+
+    fn about_limits(&self, action: &str, cause: &str, decided_ns: u64) -> Record {
+        Record {
+            time_ns: self.realtime_of(decided_ns),
+            monotonic_ns: decided_ns,
+            from: self.state,
+            to: self.state,
+            cause: cause.into(),
+            action: action.into(),
+            precaution: false,
+            evidence: None,
+            jobs: Vec::new(),
+            jobs_of: 0,
+            outcome: Outcome::Done,
+            detail: String::new(),
+            by: String::new(),
+            duration_ns: 0,
+            lasted_ns: None,
+        }
+    }
+}
+
+/// For example `40 requests/s and 2.5 MB/s of vdb`.
+fn in_words((major, minor): (u32, u32), requests: u64, bytes: u64) -> String {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| format!("{major}:{minor}"));
+    format!("{requests} requests/s and {:.1} MB/s of {name}", bytes as f64 / 1e6)
+}
