@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
@@ -12,11 +13,20 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A command that was killed is gone after this, unless it is stuck in the kernel.
 const KILLED: Duration = Duration::from_millis(200);
 
+/// It had not ended by its deadline.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", .0.as_secs_f64())]
+pub struct Unanswered(Duration);
+
+/// Those who were killed and did not end: to be reaped when they do.
+static STUCK: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
 /// Runs a command that must end in time. What it says of its errors goes to ours.
 ///
 /// # Errors
-/// It cannot be started, fails, or has not ended by then.
+/// It cannot be started, fails, or has not ended by then ([`Unanswered`]).
 pub fn run(program: &Path, arguments: &[&str], deadline: Duration) -> Result<()> {
+    stuck().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -29,10 +39,16 @@ pub fn run(program: &Path, arguments: &[&str], deadline: Duration) -> Result<()>
         None => {
             // One that is stuck is not waited for: others are not to be.
             let _ = child.kill();
-            let _ = ended(&mut child, KILLED);
-            bail!("no answer within {} s", deadline.as_secs_f64());
+            if !matches!(ended(&mut child, KILLED), Ok(Some(_))) {
+                stuck().push(child);
+            }
+            Err(Unanswered(deadline).into())
         }
     }
+}
+
+fn stuck() -> MutexGuard<'static, Vec<Child>> {
+    STUCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Has it ended well? `None` = not by then.
@@ -62,8 +78,12 @@ mod tests {
         assert!(shell("exit 0", 10_000).is_ok());
         assert!(shell("exit 3", 10_000).is_err());
         let begun = Instant::now();
-        let said = shell("exec sleep 30", 50).unwrap_err().to_string();
-        assert!(said.contains("no answer") && begun.elapsed() < Duration::from_secs(20), "{said}");
+        let error = shell("exec sleep 30", 50).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            error.is::<Unanswered>() && said.contains("no answer") && begun.elapsed() < Duration::from_secs(20),
+            "{said}"
+        );
         assert!(run(Path::new("/nowhere/systemctl"), &[], Duration::from_secs(1)).is_err());
     }
 }

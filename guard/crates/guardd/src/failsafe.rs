@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 
 use policy::{Config, Hold};
 
-use crate::actuators::{Freezer, SliceFreezer};
+use crate::actuators::{Freezer, IoMaxActuator, SliceFreezer};
 use crate::clock::Clock;
 use crate::command;
 use crate::control::StateFile;
@@ -82,6 +82,9 @@ impl Failsafe {
     pub fn after_exit(&self, on_purpose: bool) -> Result<Done> {
         let capped = self.cap();
         let thawed = if on_purpose { self.thaw() } else { Ok(false) };
+        if on_purpose {
+            self.free_jobs()?;
+        }
         Ok(Done { capped: capped?, thawed: thawed?, lifted: false })
     }
 
@@ -178,6 +181,14 @@ impl Failsafe {
             Ok(()) => Ok(true),
             Err(error) => bail!("{}: {error}", self.slice.display()),
         }
+    }
+
+    /// Limits of single jobs that the guard has left: nobody is there to give them more.
+    fn free_jobs(&self) -> Result<()> {
+        let mut io_max = IoMaxActuator::new(&self.slice, &self.run, &self.systemctl, DEADLINE);
+        io_max.adopt();
+        let outcomes = io_max.make(&[], &mut || false);
+        outcomes.into_iter().try_for_each(|outcome| outcome.seen)
     }
 
     fn marker(&self) -> PathBuf {

@@ -79,16 +79,17 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let reporter = thread("reporter").spawn(move || reporter.run(&inbox)).context("reporter thread")?;
     let stop = Arc::clone(shutdown);
     let publisher = thread("publisher").spawn(move || publisher.run(&stop)).context("publisher thread")?;
+    let (stop, reload, in_force) = (Arc::clone(shutdown), reload.clone(), config.clone());
+    let (known, time) = (Arc::clone(&shared), Arc::clone(&clock));
+    let reload =
+        thread("reload").spawn(move || reload.run(in_force, &known, &*time, &stop)).context("reload thread")?;
     let stop = Arc::clone(shutdown);
     let gauges = thread("watch").spawn(move || watch_gauges.run(&stop)).context("watch thread")?;
     let stop = Arc::clone(shutdown);
     let operators = thread("operators").spawn(move || operators.run(&stop)).context("operators thread")?;
 
-    let threads = [&worker, &reporter, &publisher, &gauges, &operators];
-    lock(&shared.reloaded).good_ns = clock.realtime_ns();
-    let mut config = config.clone();
-    let look = || reload.look(&mut config, &shared, clock.realtime_ns());
-    watch(&shared, shutdown, look, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
+    let threads = [&worker, &reporter, &publisher, &gauges, &reload, &operators];
+    watch(&shared, shutdown, || control.is_finished() || threads.iter().any(|thread| thread.is_finished()))?;
     if control.join().is_err() {
         bail!("the control loop failed");
     }
@@ -101,14 +102,13 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
 }
 
 /// Tells systemd that we live, but only while the control loop moves.
-fn watch(shared: &Shared, shutdown: &AtomicBool, mut look: impl FnMut(), ended: impl Fn() -> bool) -> Result<()> {
+fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Result<()> {
     let notifier = Notifier::from_environment();
     let mut seen = 0;
     let mut told = Instant::now();
     let mut ready = false;
     while !shutdown.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
-        look();
         if ended() && !shutdown.load(Ordering::Relaxed) {
             shutdown.store(true, Ordering::Relaxed);
             bail!("a thread of the guard ended by itself");

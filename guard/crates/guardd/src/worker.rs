@@ -3,7 +3,7 @@
 //! goes on; only the last that it wanted counts.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,32 +61,39 @@ impl Worker {
     /// Until the control loop is gone; then nobody stays limited.
     pub fn run(&mut self, inbox: &Receiver<Wish>) {
         let now_ns = self.clock.monotonic_ns();
-        let left = self.io_max.adopt();
-        self.tell(left, now_ns, true);
+        self.io_max.adopt();
+        let mut next = Some(Wish { limits: Arc::default(), said: true, decided_ns: now_ns });
         loop {
-            match inbox.recv_timeout(LOOK) {
-                Ok(wish) => self.grant(inbox.try_iter().fold(wish, last)),
-                Err(RecvTimeoutError::Timeout) => self.look(),
+            match next.take().map_or_else(|| inbox.recv_timeout(LOOK), Ok) {
+                Ok(wish) => next = self.grant(inbox.try_iter().fold(wish, last), inbox),
+                Err(RecvTimeoutError::Timeout) => next = self.look(inbox),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        self.grant(Wish { limits: Arc::default(), said: true, decided_ns: self.clock.monotonic_ns() });
+        let (_, nothing_more) = sync_channel(0);
+        self.grant(Wish { limits: Arc::default(), said: true, decided_ns: self.clock.monotonic_ns() }, &nothing_more);
     }
 
-    fn grant(&mut self, wish: Wish) {
+    /// Returns the next one, when it came meanwhile.
+    fn grant(&mut self, wish: Wish, inbox: &Receiver<Wish>) -> Option<Wish> {
         self.wanted = wish.limits;
-        let outcomes = self.io_max.make(&self.wanted);
+        let mut next = None;
+        let outcomes = self.io_max.make(&self.wanted, &mut || {
+            next = inbox.try_recv().ok();
+            next.is_some()
+        });
         self.tell(outcomes, wish.decided_ns, wish.said);
+        // Of what was left undone for it something may have to be said.
+        next.map(|next| Wish { said: next.said || wish.said, ..next })
     }
 
     /// What somebody else has changed is put right, and said.
-    fn look(&mut self) {
-        let now_ns = self.clock.monotonic_ns();
+    fn look(&mut self, inbox: &Receiver<Wish>) -> Option<Wish> {
+        let decided_ns = self.clock.monotonic_ns();
         if self.io_max.drifted() {
             Shared::count(&self.shared.limit_drifts);
         }
-        let outcomes = self.io_max.make(&self.wanted);
-        self.tell(outcomes, now_ns, true);
+        self.grant(Wish { limits: Arc::clone(&self.wanted), said: true, decided_ns }, inbox)
     }
 
     fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
@@ -95,6 +102,7 @@ impl Worker {
             Ok(()) => self.failed.remove(&outcome.scope) || said,
             Err(_) => self.failed.insert(outcome.scope.clone()),
         });
+        self.failed.retain(|scope| outcomes.iter().any(|outcome| outcome.scope == *scope) || self.io_max.knows(scope));
         if outcomes.is_empty() {
             return;
         }
@@ -115,7 +123,6 @@ mod tests {
     use super::*;
     use crate::clock::SystemClock;
     use std::path::Path;
-    use std::sync::mpsc::sync_channel;
 
     fn limit() -> Limit {
         Limit { scope: "container".into(), device: (8, 16), requests: 40, bytes: 1 << 20 }
@@ -124,7 +131,7 @@ mod tests {
     /// What the reporter hears of: is it a limit, and did it work?
     fn heard(inbox: &Receiver<Message>) -> Vec<(bool, bool)> {
         let of = |message| if let Message::Limited(limited) = message { limited.outcomes } else { Vec::new() };
-        inbox.try_iter().flat_map(of).map(|outcome| (outcome.limit.is_some(), outcome.seen.is_ok())).collect()
+        inbox.try_iter().flat_map(of).map(|outcome| (!outcome.limits.is_empty(), outcome.seen.is_ok())).collect()
     }
 
     #[test]
@@ -135,19 +142,20 @@ mod tests {
         let (outbox, inbox) = sync_channel(16);
         let mut worker = Worker::new(io_max, Arc::new(SystemClock), Arc::default(), outbox);
         let wish = |said| Wish { limits: [limit()].into(), said, decided_ns: 1 };
-        worker.grant(wish(true));
+        let (_wishes, wished) = sync_channel(1);
+        worker.grant(wish(true), &wished);
         assert_eq!(heard(&inbox), [(true, false)], "no io.max there");
-        (0..3).for_each(|_| worker.look());
+        (0..3).for_each(|_| assert!(worker.look(&wished).is_none()));
         assert_eq!(heard(&inbox), []);
         std::fs::write(folder.path().join("container/io.max"), "").unwrap();
-        worker.look();
+        worker.look(&wished);
         assert_eq!(heard(&inbox), [(true, true)]);
-        worker.look();
-        worker.grant(wish(false));
+        worker.look(&wished);
+        worker.grant(wish(false), &wished);
         assert_eq!(heard(&inbox), [], "nothing to do");
         // Somebody else lifts it.
         std::fs::write(folder.path().join("container/io.max"), "").unwrap();
-        worker.look();
+        worker.look(&wished);
         assert_eq!(heard(&inbox), [(true, true)]);
         assert_eq!(worker.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
     }

@@ -175,3 +175,21 @@ fn caps_of_unknown_origin_are_lifted_by_a_reload() {
     assert!(failsafe.lift().unwrap());
     assert_eq!(systemctl_said(&folders), "daemon-reload\n");
 }
+
+#[test]
+fn limits_of_single_jobs_are_lifted_when_no_guard_is_to_come_back() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let job = folders.slice().join("container");
+    std::fs::create_dir(&job).unwrap();
+    std::fs::write(job.join("io.max"), "8:16 rbps=max wbps=max riops=40 wiops=40\n").unwrap();
+    std::fs::write(folders.path("run/limited"), "container 8:16\n").unwrap();
+    failsafe.after_exit(false).unwrap();
+    assert!(
+        std::fs::read_to_string(job.join("io.max")).unwrap().contains("riops=40"),
+        "the next one is there in a moment"
+    );
+    failsafe.after_exit(true).unwrap();
+    assert!(std::fs::read_to_string(job.join("io.max")).unwrap().contains("riops=max"));
+    assert_eq!(std::fs::read_to_string(folders.path("run/limited")).unwrap(), "");
+}

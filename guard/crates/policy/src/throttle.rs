@@ -78,7 +78,8 @@ impl Throttles {
         let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
         let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
         if let Some(place) = room {
-            *place = Some(Throttle { filesystem, jobs, share: step, changed_ns: now_ns, cut_ns: None, in_vain: 0 });
+            *place =
+                Some(Throttle { filesystem, jobs, share: step, changed_ns: now_ns, cut_ns: Some(now_ns), in_vain: 0 });
         }
     }
 
@@ -167,6 +168,11 @@ impl Throttles {
 const MINUTE_NS: u64 = 60_000_000_000;
 
 impl Throttle {
+    /// It has been cut, and has not been calm since: or it has just begun.
+    pub fn was_cut(&self) -> bool {
+        self.cut_ns.is_some()
+    }
+
     fn halve(&mut self, least: f32, now_ns: u64) {
         self.share = (self.share / 2.0).max(least);
         self.changed_ns = now_ns;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `io.max` of single jobs. Their scopes are systemd's, so it is told (`set-property --runtime`), and the kernel is asked
-//! whether it is so; a container that is no unit of systemd's is written to. It can be slow: for the actuator thread only.
+//! whether it is so. What systemd cannot do is written to the file: a container that is no unit of its, and a disk that it
+//! takes for another one (it puts limits for a device-mapper volume on the disk below). Slow: for the actuator thread only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,8 +46,8 @@ impl From<&Limit> for LimitStatus {
 pub struct Outcome {
     /// Who.
     pub scope: Box<str>,
-    /// What he was to get there; `None` = everything.
-    pub limit: Option<Limit>,
+    /// What he was to get; empty = everything.
+    pub limits: Vec<Limit>,
     /// It is so in the kernel, or why not.
     pub seen: Result<()>,
 }
@@ -55,13 +57,18 @@ pub struct IoMaxActuator {
     slice: PathBuf,
     systemctl: PathBuf,
     deadline: Duration,
-    /// For who comes after us: whose limits are ours.
+    /// For who comes after us: whose limits may be ours.
     memory: PathBuf,
-    applied: Vec<Limit>,
+    /// What is so in the kernel, by job.
+    applied: BTreeMap<Box<str>, Vec<Limit>>,
+    /// Whose limits we have tried to set, on which disks, until it was seen that there are none any more.
+    touched: BTreeMap<Box<str>, BTreeSet<(u32, u32)>>,
 }
 
-/// Larger than all names of jobs that there can be.
-const MEMORY_BYTES: u64 = 64 << 10;
+/// More than all names of jobs that there can be, with some disks each.
+const MEMORY_BYTES: u64 = 1 << 20;
+
+const PROPERTIES: [&str; 4] = ["IOReadIOPSMax", "IOWriteIOPSMax", "IOReadBandwidthMax", "IOWriteBandwidthMax"];
 
 impl IoMaxActuator {
     /// Name of the file in the run folder that says who is limited.
@@ -69,55 +76,62 @@ impl IoMaxActuator {
 
     /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
-        let (slice, systemctl) = (slice.to_owned(), systemctl.to_owned());
-        IoMaxActuator { slice, systemctl, deadline, memory: run.join(Self::MEMORY), applied: Vec::new() }
+        IoMaxActuator {
+            slice: slice.to_owned(),
+            systemctl: systemctl.to_owned(),
+            deadline,
+            memory: run.join(Self::MEMORY),
+            applied: BTreeMap::new(),
+            touched: BTreeMap::new(),
+        }
     }
 
-    /// Limits that an earlier guard has left are lifted: it may have died.
-    pub fn adopt(&mut self) -> Vec<Outcome> {
+    /// Knows whose limits an earlier guard has left, which may have died: the next [`Self::make`] lifts them.
+    pub fn adopt(&mut self) {
         let mut text = String::new();
-        let file = std::fs::File::open(&self.memory).map(|file| std::io::Read::take(file, MEMORY_BYTES));
-        if file.and_then(|mut file| std::io::Read::read_to_string(&mut file, &mut text)).is_err() {
-            return Vec::new();
+        let file = std::fs::File::open(&self.memory);
+        if file.and_then(|file| file.take(MEMORY_BYTES).read_to_string(&mut text)).is_err() {
+            return;
         }
-        let plain = |scope: &&str| !scope.is_empty() && !scope.contains('/') && !scope.starts_with('.');
-        let outcomes = text.lines().filter(plain).map(|scope| self.lift(scope)).collect();
-        self.remember();
-        outcomes
+        for line in text.lines() {
+            let Some((scope, device)) = line.split_once(' ').and_then(|(scope, device)| Some((scope, number(device)?)))
+            else {
+                continue;
+            };
+            if !scope.is_empty() && !scope.contains('/') && !scope.starts_with(['.', '-']) {
+                self.touched.entry(scope.into()).or_default().insert(device);
+            }
+        }
     }
 
-    /// Makes it so; says what it did, and nothing of what was so already.
-    pub fn make(&mut self, wanted: &[Limit]) -> Vec<Outcome> {
-        let scopes = |limits: &[Limit]| limits.iter().map(|limit| limit.scope.clone()).collect::<BTreeSet<_>>();
-        let before = std::mem::take(&mut self.applied);
-        // Known before it is done: a guard that comes back must know whose limits to lift.
-        self.applied = wanted.to_vec();
-        self.applied.extend(before.iter().cloned());
-        self.remember();
-        let mut outcomes = Vec::new();
-        for scope in scopes(&before).difference(&scopes(wanted)) {
-            outcomes.push(self.lift(scope));
+    /// Makes it so; says what it did, and nothing of what was so already. Lifts come first. Ends early when `superseded` says
+    /// that something else is wanted by now, or when systemd does not answer: what is left is done the next time.
+    pub fn make(&mut self, wanted: &[Limit], superseded: &mut dyn FnMut() -> bool) -> Vec<Outcome> {
+        let mut by_scope: BTreeMap<Box<str>, Vec<Limit>> = BTreeMap::new();
+        for limit in wanted {
+            by_scope.entry(limit.scope.clone()).or_default().push(limit.clone());
         }
-        for scope in scopes(wanted) {
-            let of = |limits: &[Limit]| limits.iter().filter(|limit| limit.scope == scope).cloned().collect::<Vec<_>>();
-            let (old, new) = (of(&before), of(wanted));
-            if old == new {
+        let mut outcomes = Vec::new();
+        let unwanted: Vec<Box<str>> =
+            self.touched.keys().filter(|scope| !by_scope.contains_key(*scope)).cloned().collect();
+        let lifts = unwanted.into_iter().map(|scope| (scope, Vec::new()));
+        for (scope, limits) in lifts.chain(by_scope) {
+            if !limits.is_empty() && self.applied.get(&scope) == Some(&limits) {
                 continue;
             }
-            // A disk fewer: systemd knows no way to take one back alone.
-            if old.iter().any(|old| new.iter().all(|new| new.device != old.device)) {
-                outcomes.push(self.lift(&scope));
-            }
-            for limit in &new {
-                let seen = self.set(limit);
-                outcomes.push(Outcome { scope: scope.clone(), limit: Some(limit.clone()), seen });
+            let seen = if limits.is_empty() { self.lift(&scope) } else { self.set(&scope, &limits) };
+            let unanswered = seen.as_ref().is_err_and(|error| error.is::<command::Unanswered>());
+            outcomes.push(Outcome { scope, limits, seen });
+            if unanswered || superseded() {
+                break;
             }
         }
-        let failed = |limit: &Limit| outcomes.iter().any(|o| o.seen.is_err() && o.limit.as_ref() == Some(limit));
-        // What failed is tried again with the next change, and with the next look.
-        self.applied = wanted.iter().filter(|limit| !failed(limit)).cloned().collect();
-        self.remember();
         outcomes
+    }
+
+    /// May this job have a limit of ours?
+    pub fn knows(&self, scope: &str) -> bool {
+        self.touched.contains_key(scope)
     }
 
     /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`]. Jobs that have
@@ -129,63 +143,87 @@ impl IoMaxActuator {
             _ => true,
         };
         let before = self.applied.len();
-        self.applied.retain(so);
+        self.applied.retain(|_, limits| limits.iter().all(so));
         before != self.applied.len()
     }
 
-    fn set(&self, limit: &Limit) -> Result<()> {
-        let wanted = limit.in_kernel();
-        let folder = self.slice.join(&*limit.scope);
-        if is_unit(&limit.scope) {
-            let (major, minor) = limit.device;
-            let device = format!("/dev/block/{major}:{minor}");
-            let property = |name: &str, value: u64| format!("IO{name}Max={device} {value}");
-            self.systemctl(
-                &limit.scope,
-                &[
-                    property("ReadIOPS", limit.requests),
-                    property("WriteIOPS", limit.requests),
-                    property("ReadBandwidth", limit.bytes),
-                    property("WriteBandwidth", limit.bytes),
-                ],
-            )
-            .or_else(|error| self.unless_ended(&folder, error))?;
-        } else {
-            write(&folder, &wanted).or_else(|error| self.unless_ended(&folder, error))?;
+    fn set(&mut self, scope: &str, limits: &[Limit]) -> Result<()> {
+        self.applied.remove(scope);
+        let touched = self.touched.entry(scope.into()).or_default();
+        // A disk fewer: systemd knows no way to take one back alone.
+        let fewer = touched.iter().any(|device| limits.iter().all(|limit| limit.device != *device));
+        if fewer {
+            self.lift(scope)?;
         }
-        match IoMax::read(&folder, limit.device)? {
-            Some(now) if now != wanted => bail!("{}: io.max is `{}`", folder.display(), now.line()),
-            _ => Ok(()),
-        }
-    }
-
-    fn lift(&self, scope: &str) -> Outcome {
+        self.touched.entry(scope.into()).or_default().extend(limits.iter().map(|limit| limit.device));
+        // Known before it is done: a guard that comes back must know whose limits to lift.
+        self.remember();
         let folder = self.slice.join(scope);
-        let lifted = || {
-            if is_unit(scope) && folder.exists() {
-                let all = ["IOReadIOPSMax=", "IOWriteIOPSMax=", "IOReadBandwidthMax=", "IOWriteBandwidthMax="];
-                return self.systemctl(scope, &all.map(str::to_owned));
-            }
-            for limit in self.applied.iter().filter(|limit| *limit.scope == *scope) {
-                write(&folder, &IoMax::unlimited(limit.device))?;
-            }
-            Ok(())
-        };
-        let seen = lifted().or_else(|error| self.unless_ended(&folder, error));
-        Outcome { scope: scope.into(), limit: None, seen }
+        let made = self.tell_and_look(scope, limits, &folder);
+        if gone(&folder) {
+            self.forget(scope);
+            return Ok(());
+        }
+        made?;
+        self.applied.insert(scope.into(), limits.to_vec());
+        Ok(())
     }
 
-    /// Whoever has ended needs no limit.
-    fn unless_ended(&self, folder: &Path, error: anyhow::Error) -> Result<()> {
-        if folder.exists() {
-            Err(error)
-        } else {
-            Ok(())
+    fn tell_and_look(&self, scope: &str, limits: &[Limit], folder: &Path) -> Result<()> {
+        let wanted = || limits.iter().map(Limit::in_kernel);
+        if is_unit(scope) {
+            self.systemctl(scope, &assignments(limits))?;
+            let other = limits.iter().try_fold(false, |other, limit| {
+                anyhow::Ok(other | (now(folder, limit.device)? != limit.in_kernel()))
+            })?;
+            if !other {
+                return Ok(());
+            }
+            // It took the disk for another one. There it must not stay.
+            self.systemctl(scope, &PROPERTIES.map(|name| format!("{name}=")))?;
         }
+        wanted().try_for_each(|wanted| write(folder, &wanted))?;
+        wanted().try_for_each(|wanted| match now(folder, wanted.device)? {
+            now if now == wanted => Ok(()),
+            now => bail!("{}: io.max is `{}`", folder.display(), now.line()),
+        })
+    }
+
+    fn lift(&mut self, scope: &str) -> Result<()> {
+        self.applied.remove(scope);
+        let folder = self.slice.join(scope);
+        let devices = self.touched.get(scope).cloned().unwrap_or_default();
+        let lifted = self.lift_in(scope, &folder, &devices);
+        if lifted.is_ok() || gone(&folder) {
+            self.forget(scope);
+            return Ok(());
+        }
+        lifted
+    }
+
+    fn lift_in(&self, scope: &str, folder: &Path, devices: &BTreeSet<(u32, u32)>) -> Result<()> {
+        if is_unit(scope) && !gone(folder) {
+            self.systemctl(scope, &PROPERTIES.map(|name| format!("{name}=")))?;
+        }
+        for &device in devices {
+            if now(folder, device)? != IoMax::unlimited(device) {
+                write(folder, &IoMax::unlimited(device))?;
+            }
+            if now(folder, device)? != IoMax::unlimited(device) {
+                bail!("{}: io.max is `{}`", folder.display(), now(folder, device)?.line());
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, scope: &str) {
+        self.touched.remove(scope);
+        self.applied.remove(scope);
+        self.remember();
     }
 
     fn systemctl(&self, unit: &str, properties: &[String]) -> Result<()> {
-        let mut arguments = vec!["set-property", "--runtime", unit];
+        let mut arguments = vec!["set-property", "--runtime", "--", unit];
         arguments.extend(properties.iter().map(String::as_str));
         command::run(&self.systemctl, &arguments, self.deadline)
             .with_context(|| format!("systemctl {}", arguments.join(" ")))
@@ -193,15 +231,43 @@ impl IoMaxActuator {
 
     /// Below /run: waits for no disk. Without it limits outlive a guard that dies, until their jobs end.
     fn remember(&self) {
-        let scopes: BTreeSet<&str> = self.applied.iter().map(|limit| &*limit.scope).collect();
-        let text = scopes.into_iter().flat_map(|scope| [scope, "\n"]).collect::<String>();
+        let mut text = String::new();
+        for (scope, devices) in &self.touched {
+            for (major, minor) in devices {
+                text += &format!("{scope} {major}:{minor}\n");
+            }
+        }
         let fresh = self.memory.with_extension("new");
         let _ = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &self.memory));
     }
 }
 
+fn number(device: &str) -> Option<(u32, u32)> {
+    let (major, minor) = device.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn assignments(limits: &[Limit]) -> Vec<String> {
+    let of = |limit: &Limit| {
+        let (major, minor) = limit.device;
+        let values = [limit.requests, limit.requests, limit.bytes, limit.bytes];
+        let one = |(name, value): (&str, u64)| format!("{name}=/dev/block/{major}:{minor} {value}");
+        PROPERTIES.into_iter().zip(values).map(one).collect::<Vec<_>>()
+    };
+    limits.iter().flat_map(of).collect()
+}
+
 fn is_unit(scope: &str) -> bool {
     scope.ends_with(".scope") || scope.ends_with(".service")
+}
+
+/// The job has ended.
+fn gone(folder: &Path) -> bool {
+    !folder.exists()
+}
+
+fn now(folder: &Path, device: (u32, u32)) -> Result<IoMax> {
+    IoMax::read(folder, device)?.with_context(|| format!("{}: no io.max: is the io controller on?", folder.display()))
 }
 
 fn write(folder: &Path, limits: &IoMax) -> Result<()> {
@@ -212,7 +278,7 @@ fn write(folder: &Path, limits: &IoMax) -> Result<()> {
         .truncate(true)
         .open(&path)
         .with_context(|| format!("{}", path.display()))?;
-    std::io::Write::write_all(&mut file, limits.line().as_bytes()).with_context(|| format!("{}", path.display()))
+    file.write_all(limits.line().as_bytes()).with_context(|| format!("{}", path.display()))
 }
 
 #[cfg(test)]
@@ -260,7 +326,13 @@ mod tests {
     }
 
     fn said(outcomes: &[Outcome]) -> Vec<(&str, Option<u64>, bool)> {
-        outcomes.iter().map(|o| (&*o.scope, o.limit.as_ref().map(|l| l.requests), o.seen.is_ok())).collect()
+        outcomes.iter().map(|o| (&*o.scope, o.limits.first().map(|l| l.requests), o.seen.is_ok())).collect()
+    }
+
+    impl IoMaxActuator {
+        fn make_all(&mut self, wanted: &[Limit]) -> Vec<Outcome> {
+            self.make(wanted, &mut || false)
+        }
     }
 
     const SET: &str = "254:16 rbps=2000000 wbps=2000000 riops=40 wiops=40\n";
@@ -268,69 +340,116 @@ mod tests {
     #[test]
     fn limits_are_set_changed_and_lifted_and_what_is_so_is_left_alone() {
         let mut rig = Rig::new(&["a.scope", "b.scope"]);
-        assert_eq!(said(&rig.actuator.make(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
         assert_eq!((rig.in_kernel("a.scope").as_str(), rig.in_kernel("b.scope").as_str()), (SET, ""));
-        assert_eq!(rig.limited(), "a.scope\n");
-        assert!(rig.actuator.make(&[limit("a.scope", 40)]).is_empty());
-        let outcomes = rig.actuator.make(&[limit("a.scope", 80), limit("b.scope", 40)]);
+        assert_eq!(rig.limited(), "a.scope 254:16\n");
+        assert!(rig.actuator.make_all(&[limit("a.scope", 40)]).is_empty());
+        let outcomes = rig.actuator.make_all(&[limit("a.scope", 80), limit("b.scope", 40)]);
         assert_eq!(said(&outcomes), [("a.scope", Some(80), true), ("b.scope", Some(40), true)]);
-        assert_eq!(said(&rig.actuator.make(&[limit("b.scope", 40)])), [("a.scope", None, true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[limit("b.scope", 40)])), [("a.scope", None, true)]);
         assert_eq!((rig.in_kernel("a.scope").as_str(), rig.in_kernel("b.scope").as_str()), ("", SET));
-        assert_eq!(said(&rig.actuator.make(&[])), [("b.scope", None, true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[])), [("b.scope", None, true)]);
         assert_eq!(rig.limited(), "");
     }
 
     #[test]
     fn a_container_that_is_no_unit_is_written_to() {
         let mut rig = Rig::new(&["podman-a"]);
-        assert_eq!(said(&rig.actuator.make(&[limit("podman-a", 40)])), [("podman-a", Some(40), true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[limit("podman-a", 40)])), [("podman-a", Some(40), true)]);
         assert_eq!(rig.in_kernel("podman-a"), SET.trim_end());
-        assert_eq!(said(&rig.actuator.make(&[])), [("podman-a", None, true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[])), [("podman-a", None, true)]);
         assert_eq!(rig.in_kernel("podman-a"), "254:16 rbps=max wbps=max riops=max wiops=max".to_owned());
     }
 
     #[test]
     fn what_somebody_else_has_changed_is_put_right() {
         let mut rig = Rig::new(&["a.scope"]);
-        rig.actuator.make(&[limit("a.scope", 40)]);
+        rig.actuator.make_all(&[limit("a.scope", 40)]);
         assert!(!rig.actuator.drifted());
         std::fs::write(rig.folder.path().join("a.scope/io.max"), "").unwrap();
         assert!(rig.actuator.drifted());
-        assert_eq!(said(&rig.actuator.make(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
         assert_eq!(rig.in_kernel("a.scope"), SET);
     }
 
     #[test]
     fn a_job_that_has_ended_is_no_failure_and_one_that_cannot_be_limited_is() {
         let mut rig = Rig::new(&["a.scope"]);
-        rig.actuator.make(&[limit("a.scope", 40)]);
+        rig.actuator.make_all(&[limit("a.scope", 40)]);
         std::fs::remove_dir_all(rig.folder.path().join("a.scope")).unwrap();
         assert_eq!(
-            said(&rig.actuator.make(&[limit("gone.scope", 40)])),
+            said(&rig.actuator.make_all(&[limit("gone.scope", 40)])),
             [("a.scope", None, true), ("gone.scope", Some(40), true)]
         );
         let mut rig = Rig::new(&["a.scope"]);
         rig.actuator.systemctl = "/nowhere/systemctl".into();
-        assert_eq!(said(&rig.actuator.make(&[limit("a.scope", 40)])), [("a.scope", Some(40), false)]);
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), false)]);
         rig.actuator = Rig::actuator(rig.folder.path());
-        assert_eq!(said(&rig.actuator.make(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)], "tried again");
-        // It says that it did, and did not: the kernel is asked.
-        std::fs::write(rig.folder.path().join("run/deaf"), "").unwrap();
-        let outcomes = rig.actuator.make(&[limit("a.scope", 20)]);
-        assert_eq!(said(&outcomes), [("a.scope", Some(20), false)]);
-        assert!(outcomes[0].seen.as_ref().unwrap_err().to_string().contains("riops=40"));
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)], "tried again");
+    }
+
+    #[test]
+    fn a_disk_that_systemd_takes_for_another_one_is_written_to() {
+        let mut rig = Rig::new(&["a.scope"]);
+        std::fs::write(rig.folder.path().join("run/other"), "8:0").unwrap();
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
+        assert_eq!(rig.in_kernel("a.scope"), SET.trim_end(), "and nothing on the other disk");
+        assert_eq!(said(&rig.actuator.make_all(&[])), [("a.scope", None, true)]);
+        assert!(!rig.in_kernel("a.scope").contains("riops=40"));
+    }
+
+    #[test]
+    fn a_lift_that_fails_is_tried_again_and_so_is_one_of_a_limit_that_seemed_to_fail() {
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        rig.actuator.make_all(&[limit("a.scope", 40)]);
+        let good = std::mem::replace(&mut rig.actuator.systemctl, "/nowhere/systemctl".into());
+        assert_eq!(said(&rig.actuator.make_all(&[])), [("a.scope", None, false)]);
+        assert_eq!((rig.limited().as_str(), rig.in_kernel("a.scope").as_str()), ("a.scope 254:16\n", SET));
+        // Who knows what systemd has done of it.
+        assert_eq!(
+            said(&rig.actuator.make_all(&[limit("b.scope", 40)])),
+            [("a.scope", None, false), ("b.scope", Some(40), false)]
+        );
+        rig.actuator.systemctl = good;
+        assert_eq!(said(&rig.actuator.make_all(&[])), [("a.scope", None, true), ("b.scope", None, true)]);
+        assert_eq!((rig.limited().as_str(), rig.in_kernel("a.scope").as_str()), ("", ""));
+        assert!(rig.actuator.make_all(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_not_wanted_any_more_is_left_for_the_next_time() {
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        let wanted = [limit("a.scope", 40), limit("b.scope", 40)];
+        assert_eq!(said(&rig.actuator.make(&wanted, &mut || true)), [("a.scope", Some(40), true)]);
+        assert_eq!(said(&rig.actuator.make_all(&wanted)), [("b.scope", Some(40), true)]);
+    }
+
+    #[test]
+    fn several_disks_are_set_at_once_and_one_can_be_given_back() {
+        let mut rig = Rig::new(&["podman-a"]);
+        let other = Limit { device: (8, 0), ..limit("podman-a", 9) };
+        rig.actuator.make_all(&[limit("podman-a", 40)]);
+        assert_eq!(assignments(&[limit("podman-a", 40), other.clone()]).len(), 8);
+        // The file of the test holds one line only, so this one fails; what was touched is known.
+        assert_eq!(said(&rig.actuator.make_all(&[limit("podman-a", 40), other])), [("podman-a", Some(40), false)]);
+        assert_eq!(rig.limited(), "podman-a 8:0\npodman-a 254:16\n");
     }
 
     #[test]
     fn what_an_earlier_guard_has_left_is_lifted() {
-        let mut rig = Rig::new(&["a.scope", "b.scope"]);
-        rig.actuator.make(&[limit("a.scope", 40)]);
+        let mut rig = Rig::new(&["a.scope", "podman-b"]);
+        rig.actuator.make_all(&[limit("a.scope", 40), limit("podman-b", 40)]);
         let mut next = Rig::actuator(rig.folder.path());
-        assert_eq!(said(&next.adopt()), [("a.scope", None, true)]);
+        next.adopt();
+        assert_eq!(said(&next.make_all(&[])), [("a.scope", None, true), ("podman-b", None, true)]);
         assert_eq!((rig.in_kernel("a.scope").as_str(), rig.limited().as_str()), ("", ""));
-        std::fs::write(rig.folder.path().join("run/limited"), "../etc\n\n.hidden\nb.scope\n").unwrap();
-        assert_eq!(said(&next.adopt()), [("b.scope", None, true)], "names of jobs only");
+        assert!(rig.in_kernel("podman-b").contains("riops=max"));
+        let text = "../etc 8:0\n\n.hidden 8:0\n-x 8:0\na.scope\na.scope x:0\na.scope 8:0\n";
+        std::fs::write(rig.folder.path().join("run/limited"), text).unwrap();
+        next.adopt();
+        assert_eq!(said(&next.make_all(&[])), [("a.scope", None, true)], "names of jobs only");
         std::fs::remove_file(rig.folder.path().join("run/limited")).unwrap();
-        assert!(next.adopt().is_empty());
+        next.adopt();
+        assert!(next.make_all(&[]).is_empty());
     }
 }

@@ -52,6 +52,7 @@ impl Limits {
             of_jobs(&mut self.bases, throttle, board, &mut jobs);
         }
         self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons)));
+        let jobs = strictest(jobs);
         if *before == *jobs {
             self.jobs = before;
             return None;
@@ -62,6 +63,11 @@ impl Limits {
         let less = self.jobs.iter().any(|limit| given(&before, limit).is_none_or(|before| limit.requests < before));
         let freed = before.iter().any(|limit| given(&self.jobs, limit).is_none());
         Some(less || freed)
+    }
+
+    /// The filesystems are others now: what is known of their indices says nothing.
+    pub fn forget(&mut self) {
+        self.bases.clear();
     }
 
     /// Of single jobs.
@@ -78,6 +84,21 @@ impl Limits {
     pub fn daemons(&self) -> impl Iterator<Item = &Allowance> {
         self.daemons.iter().flatten()
     }
+}
+
+/// Two filesystems may lie on one disk: of two limits of a job there the smaller one holds.
+fn strictest(limits: Vec<Limit>) -> Vec<Limit> {
+    let mut kept: Vec<Limit> = Vec::with_capacity(limits.len());
+    for limit in limits {
+        match kept.iter_mut().find(|known| known.scope == limit.scope && known.device == limit.device) {
+            Some(known) => {
+                known.requests = known.requests.min(limit.requests);
+                known.bytes = known.bytes.min(limit.bytes);
+            }
+            None => kept.push(limit),
+        }
+    }
+    kept
 }
 
 fn less_than_in(new: &Allowance, before: &[Option<Allowance>]) -> bool {
@@ -101,8 +122,17 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
 fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Option<Allowance> {
     let index = usize::from(throttle.filesystem);
     let filesystem = board.filesystems.get(index)?;
-    let now = || board.pace.get(index).map(|pace| pace.daemon).filter(|rate| rate.requests >= LEAST.requests);
-    let rate = base(bases, throttle.filesystem, None, now)?;
+    let known = bases.iter().find(|base| base.filesystem == throttle.filesystem && base.job.is_none());
+    let rate = match known {
+        Some(base) => base.rate?,
+        // Nothing worth a limit went through them when others made it slow; it may do so the next time.
+        None => {
+            let pace = board.pace.get(index).filter(|_| throttle.was_cut())?;
+            let rate = Some(pace.daemon).filter(|rate| rate.requests >= LEAST.requests)?;
+            bases.push(Base { filesystem: throttle.filesystem, job: None, rate: Some(rate) });
+            rate
+        }
+    };
     let (operations, bytes) = part(rate, throttle.share);
     Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
 }
@@ -245,5 +275,19 @@ mod tests {
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
+        rig.board.pace[0].daemon = Rate { requests: 900.0, bytes: 9e7 };
+        rig.throttles.ease(10, STEP, 1, 10);
+        rig.follow();
+        assert_eq!(rig.limits.daemons().count(), 0, "nobody is slow because of it");
+        rig.throttles.cut(0, STEP, 1, 20);
+        rig.follow();
+        assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [90], "now it made it slow");
+    }
+
+    #[test]
+    fn two_filesystems_on_one_disk_give_one_limit() {
+        let limit = |device, requests, bytes| Limit { scope: "a.scope".into(), device, requests, bytes };
+        let found = strictest(vec![limit((8, 16), 40, 9), limit((8, 0), 1, 1), limit((8, 16), 50, 5)]);
+        assert_eq!(found, [limit((8, 16), 40, 5), limit((8, 0), 1, 1)]);
     }
 }

@@ -53,6 +53,8 @@ pub struct ControlLoop<F: Freezer> {
     shaping: ShapingActuator,
     gauges: Vec<GaugeJudge>,
     judged: Vec<GaugeVerdict>,
+    /// Mount points, by index.
+    filesystems: Vec<String>,
     begun_ns: u64,
     limits: Limits,
     worker: SyncSender<Wish>,
@@ -136,6 +138,7 @@ impl<F: Freezer> ControlLoop<F> {
             shaping,
             gauges: config.gauges.iter().map(GaugeJudge::new).collect(),
             judged: vec![GaugeVerdict::default(); config.gauges.len()],
+            filesystems: Vec::new(),
             begun_ns: now_ns,
             limits: Limits::default(),
             worker,
@@ -256,6 +259,7 @@ impl<F: Freezer> ControlLoop<F> {
         }
         if self.names_version != self.board.filesystems_version {
             self.names_version = self.board.filesystems_version;
+            self.follow_filesystems();
             let gauges = self.gauges.iter().map(|judge| judge.objective().name.clone()).collect();
             let names = Arc::new(policy::Names { gauges, ..self.board.evaluator.names().clone() });
             self.send(Message::Names(names));
@@ -315,6 +319,17 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
             Hold::All => Held::Everything,
         }
+    }
+
+    /// A storage daemon that comes back with other disks must not have the limits of these on those.
+    fn follow_filesystems(&mut self) {
+        let paths = self.board.filesystems.iter().map(|filesystem| &filesystem.path);
+        if paths.clone().eq(&self.filesystems) {
+            return;
+        }
+        self.filesystems = paths.cloned().collect();
+        self.ladder.other_filesystems();
+        self.limits.forget();
     }
 
     fn read_gauges(&mut self, now_ns: u64) {

@@ -13,7 +13,7 @@ use crate::worker::Limited;
 impl Reporter {
     /// One record for those who are limited, and one for those who are no more.
     pub(super) fn limited(&mut self, limited: &Limited) {
-        let (less, all): (Vec<_>, Vec<_>) = limited.outcomes.iter().partition(|outcome| outcome.limit.is_some());
+        let (less, all): (Vec<_>, Vec<_>) = limited.outcomes.iter().partition(|outcome| !outcome.limits.is_empty());
         for (action, cause, outcomes) in [("limit", "made_storage_slow", less), ("unlimit", "throttle_over", all)] {
             if outcomes.is_empty() {
                 continue;
@@ -22,7 +22,7 @@ impl Reporter {
             record.duration_ns = limited.ended_ns.saturating_sub(limited.decided_ns);
             record.jobs = outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect();
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
-            let limits = outcomes.iter().filter_map(|outcome| outcome.limit.as_ref());
+            let limits = outcomes.iter().flat_map(|outcome| &outcome.limits);
             let words = |limit: &Limit| in_words(limit.device, limit.requests, limit.bytes);
             record.detail = limits.map(words).collect::<Vec<_>>().join(", ");
             if let Some(error) = outcomes.iter().find_map(|outcome| outcome.seen.as_ref().err()) {

@@ -41,6 +41,8 @@ const RECENT: usize = 8;
 
 /// How often it is looked again whose the jobs are of whom that is not known.
 const NAME_AGAIN_NS: u64 = 5_000_000_000;
+/// And how often, after somebody has come or gone: a description is some 50 KiB to read.
+const NAME_AGAIN: u32 = 6;
 
 /// From the control loop.
 #[derive(Debug)]
@@ -111,6 +113,8 @@ pub struct Reporter {
     state: NodeState,
     /// When jobs were last named.
     named_ns: u64,
+    /// How often more it is tried.
+    name_again: u32,
     stopping: bool,
 }
 
@@ -129,6 +133,7 @@ impl Reporter {
             pending: None,
             state: NodeState::Closed,
             named_ns: 0,
+            name_again: 0,
             stopping: false,
             passwd: PathBuf::from("/etc/passwd"),
             clock,
@@ -162,6 +167,7 @@ impl Reporter {
             Message::Jobs(jobs) => {
                 self.identities.follow(jobs.iter().flatten().map(|scope| &**scope));
                 self.jobs = jobs;
+                self.name_again = NAME_AGAIN;
                 self.name_jobs();
             }
             Message::Decision { event, written } => self.decision(&event, written),
@@ -330,7 +336,8 @@ impl Reporter {
     fn housekeeping(&mut self) {
         let now_ns = self.clock.monotonic_ns();
         // Of a container that has just begun not everything can be known.
-        if now_ns.saturating_sub(self.named_ns) > NAME_AGAIN_NS {
+        if self.name_again > 0 && now_ns.saturating_sub(self.named_ns) > NAME_AGAIN_NS {
+            self.name_again -= 1;
             self.name_jobs();
         }
         let overdue = |record: &mut Record| now_ns.saturating_sub(record.monotonic_ns) > 2 * EFFECT_DEADLINE_NS;

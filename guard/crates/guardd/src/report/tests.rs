@@ -190,13 +190,13 @@ fn a_refused_journal_is_counted_and_the_rest_goes_on() {
 fn limits_are_told_in_numbers_and_what_failed_with_its_reason() {
     use crate::actuators::io_max::{Limit, Outcome as Made};
     let limit = |scope: &str| Limit { scope: scope.into(), device: (4095, 7), requests: 40, bytes: 2_500_000 };
-    let made = |scope: &str, limit, seen| Made { scope: scope.into(), limit, seen };
+    let made = |scope: &str, limits, seen| Made { scope: scope.into(), limits, seen };
     let limited = |outcomes| Message::Limited(crate::worker::Limited { decided_ns: 1, ended_ns: 5_000_001, outcomes });
     let allowance = intf::shaping::Allowance { device: (4095, 8), bytes: 1_000_000, operations: 9 };
     let (journal, _) = Rig::new().journal(vec![
         jobs(&[Some("a.scope"), Some("b.scope")]),
-        limited(vec![made("a.scope", Some(limit("a.scope")), Ok(())), made("b.scope", None, Ok(()))]),
-        limited(vec![made("a.scope", Some(limit("a.scope")), Err(anyhow::anyhow!("systemctl: no answer")))]),
+        limited(vec![made("a.scope", vec![limit("a.scope")], Ok(())), made("b.scope", vec![], Ok(()))]),
+        limited(vec![made("a.scope", vec![limit("a.scope")], Err(anyhow::anyhow!("systemctl: no answer")))]),
         Message::Slowed { allowance, decided_ns: 7 },
     ]);
     let sentences: Vec<_> = journal.iter().map(Record::sentence).collect();

@@ -11,10 +11,12 @@ use policy::Config;
 use super::Source;
 use crate::shared::{lock, Shared};
 
-/// A look at 1000 threads costs some milliseconds: this often when all is well, each time while something is not.
+/// A look at 1000 threads costs some milliseconds: once in so many seconds when all is well, each time while something is not.
 const EVERY: u32 = 5;
 /// A storage request in flight for longer than this is worth a look.
 const OLD_NS: u64 = 1_000_000_000;
+/// Cgroups below each other: whoever has one of his own may nest them, and our stack is small.
+const DEPTH: u32 = 16;
 /// Looks at no more threads than this: a storage service has a few thousand at most.
 const MOST: usize = 16_384;
 
@@ -45,7 +47,7 @@ impl Stuck {
     fn look(&mut self) {
         let mut waiting = HashMap::new();
         let mut left = MOST;
-        each_process(&self.slice, &mut |pid| {
+        each_process(&self.slice, DEPTH, &mut |pid| {
             let Ok(tasks) = std::fs::read_dir(self.proc.join(pid.to_string()).join("task")) else { return };
             for task in tasks.flatten().take(left) {
                 left -= 1;
@@ -69,7 +71,7 @@ impl Source for Stuck {
             return shared.gauges.put(NAME, None, now_ns);
         }
         let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
-        if self.rest == 0 || old || !self.waiting.is_empty() {
+        if self.rest == 0 || old || self.stuck > 0 {
             self.look();
             self.rest = EVERY;
         }
@@ -79,13 +81,16 @@ impl Source for Stuck {
 }
 
 /// Processes of a cgroup and of all below it.
-fn each_process(cgroup: &Path, visit: &mut impl FnMut(u32)) {
+fn each_process(cgroup: &Path, deep: u32, visit: &mut dyn FnMut(u32)) {
     let text = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|line| line.parse().ok()).for_each(&mut *visit);
+    if deep == 0 {
+        return;
+    }
     let Ok(entries) = std::fs::read_dir(cgroup) else { return };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            each_process(&entry.path(), visit);
+            each_process(&entry.path(), deep - 1, visit);
         }
     }
 }
@@ -130,6 +135,11 @@ mod tests {
         }
 
         fn look(&mut self) -> f64 {
+            self.source.rest = 0;
+            self.next()
+        }
+
+        fn next(&mut self) -> f64 {
             self.source.read(5, &self.shared);
             match self.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1) {
                 Reading::Value(value, 5) => value,
@@ -159,17 +169,21 @@ mod tests {
         rig.thread(10, "S", 5);
         rig.look();
         rig.thread(10, "D", 6);
-        (1..EVERY).for_each(|_| assert!(rig.look() == 0.0 && rig.source.waiting.is_empty()));
-        rig.look();
+        (1..EVERY).for_each(|_| assert!(rig.next() == 0.0 && rig.source.waiting.is_empty()));
+        rig.next();
         assert_eq!(rig.source.waiting.len(), 1);
+        (1..EVERY).for_each(|_| assert_eq!(rig.next(), 0.0));
+        assert_eq!(rig.next(), 1.0);
+        rig.thread(10, "S", 7);
+        assert_eq!(rig.next(), 0.0, "at once, while somebody is stuck");
         // A request that is old is a reason to look at once.
         let mut rig = Rig::new();
         rig.thread(10, "S", 5);
         rig.look();
         rig.thread(10, "D", 6);
         lock(&rig.shared.snapshot).loads = vec![policy::FilesystemLoad { oldest_ns: 2 * OLD_NS, ..Default::default() }];
-        rig.look();
-        assert_eq!(rig.look(), 1.0);
+        rig.next();
+        assert_eq!(rig.next(), 1.0);
     }
 
     #[test]

@@ -159,6 +159,14 @@ impl Ladder {
         self.memory.reconfigure(config, objectives);
     }
 
+    /// The filesystems are others now: what was known by their indices is not known any more.
+    pub fn other_filesystems(&mut self) {
+        self.memory.throttles = Throttles::default();
+        if let Some(freeze) = &mut self.memory.freeze {
+            freeze.filesystem = None;
+        }
+    }
+
     /// One tick.
     pub fn step(&mut self, inputs: &Inputs<'_>, now_ns: u64) -> Actions {
         let mut events = Events::default();
