@@ -13,7 +13,8 @@ use crate::check;
 use crate::clock::Clock;
 use crate::shared::{lock, Shared};
 
-const LOOK: Duration = Duration::from_millis(200);
+/// Nobody waits for this thread when the service ends.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The wish for it, and from where.
 #[derive(Clone, Debug)]

@@ -18,8 +18,6 @@ use crate::clock::Clock;
 use crate::shared::Shared;
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// A stop of the service waits for so long.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// In `Gauge::at_ns`: this node does not have it.
 const ABSENT: u64 = u64::MAX;
@@ -82,14 +80,10 @@ impl Watch {
 
     /// Until the flag is up.
     pub fn run(&mut self, shutdown: &AtomicBool) {
-        let mut due_ns = 0;
         while !shutdown.load(Ordering::Relaxed) {
             let now_ns = self.clock.monotonic_ns();
-            if now_ns >= due_ns {
-                due_ns = now_ns + PERIOD.as_nanos() as u64;
-                self.sources.iter_mut().for_each(|source| source.read(now_ns, &self.shared));
-            }
-            std::thread::sleep(LOOK);
+            self.sources.iter_mut().for_each(|source| source.read(now_ns, &self.shared));
+            std::thread::sleep(PERIOD);
         }
     }
 }
