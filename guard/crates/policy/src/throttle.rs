@@ -128,6 +128,14 @@ impl Throttles {
         }
     }
 
+    /// It has not been calm since their last change so long ago, and nobody says that it is batch's doing: limited no more. Else
+    /// they would stay so for as long as storage is slow for reasons of its own.
+    pub fn give_up(&mut self, after_ns: u64, now_ns: u64) {
+        for place in &mut self.0 {
+            place.take_if(|throttle| now_ns.saturating_sub(throttle.changed_ns) >= after_ns);
+        }
+    }
+
     /// They run again: from now on the share can grow.
     pub fn run(&mut self, now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {

@@ -201,8 +201,10 @@ impl Jobs {
             }
             let (more, more_bytes) = spell.whole.since(requests, bytes);
             let done = work(more, more_bytes);
+            let (daemon_more, daemon_bytes) = spell.daemon.since(daemon.0, daemon.1);
+            let through_daemon = work(daemon_more, daemon_bytes);
             let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
-            spell.over = readable && (done >= WORK_MIN || seconds >= STALE_SECONDS);
+            spell.over = readable && (done + through_daemon >= WORK_MIN || seconds >= STALE_SECONDS);
             if spell.over {
                 spell.whole.pass(requests, bytes);
                 spell.daemon.pass(daemon.0, daemon.1);
@@ -591,5 +593,16 @@ mod tests {
         std::fs::write(rig.slice().join("io.stat"), good).unwrap();
         rig.read();
         assert_eq!(rig.guilty(0), named("a.scope"), "nothing is lost");
+    }
+
+    #[test]
+    fn how_fast_batch_goes_through_the_daemons_is_known_at_once() {
+        let mut rig = Rig::new(&[]);
+        rig.board.operations[0].batch = (100, 100 * 65_536);
+        rig.now_ns += SECOND_NS / 10;
+        rig.signal.read(rig.now_ns, &mut rig.board);
+        let rate = rig.board.pace[0].daemon;
+        assert!((999.0..=1001.0).contains(&rate.requests), "{rate:?}");
+        assert_eq!(rig.board.guilty[0], None, "nobody in particular");
     }
 }

@@ -219,3 +219,16 @@ fn it_can_be_turned_off() {
     steps.run(3 * S);
     assert_eq!(throttled_with(steps).state(), NodeState::Closed);
 }
+
+#[test]
+fn nobody_stays_limited_for_what_storage_does_to_itself() {
+    let mut steps = throttled();
+    steps.run(2 * DWELL);
+    // Weak evidence, and batch has next to no part in it.
+    steps.level(Level::Weak);
+    steps.run(50 * S);
+    assert!(!steps.actions().throttles.is_empty(), "{:?}", steps.said());
+    steps.run(15 * S);
+    assert!(steps.actions().throttles.is_empty(), "{:?}", steps.said());
+    assert!(matches!(steps.state(), NodeState::Open | NodeState::Closed), "{:?}", steps.said());
+}

@@ -60,8 +60,10 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
 }
 
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
-    if let Some(calm_ns) = view.calm_for_ns {
-        memory.throttles.ease(calm_ns, memory.config.throttle_step, view.dwell_ns, view.now_ns);
+    let (config, now_ns) = (&memory.config, view.now_ns);
+    match view.calm_for_ns {
+        Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns),
+        None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
     let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
     let lift = Transition { to, deed: Deed::Lift, hold: Hold::Nobody, ..freeze(Cause::ThrottleOver, About::default()) };
