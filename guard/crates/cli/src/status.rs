@@ -119,7 +119,12 @@ fn job(status: &JobStatus) -> String {
     let limit = |limit: &LimitStatus| {
         format!("at most {} requests/s and {:.1} MB/s of {}", limit.requests, limit.bytes as f64 / 1e6, limit.device)
     };
-    let mut allowed = vec![if status.held { "stands still".to_owned() } else { "runs".to_owned() }];
+    let does = match (status.leaves, status.held) {
+        (true, _) => "stands still until HTCondor has ended it",
+        (false, true) => "stands still",
+        (false, false) => "runs",
+    };
+    let mut allowed = vec![does.to_owned()];
     allowed.extend(status.limits.iter().map(limit));
     format!("  job         {}: {}", status.job.name(), allowed.join(", "))
 }
@@ -209,12 +214,18 @@ mod tests {
                 JobStatus {
                     job: Job { scope: "a.scope".into(), id: "12.0".into(), owner: "alice".into(), ..Job::default() },
                     held: true,
-                    limits: Vec::new(),
+                    ..JobStatus::default()
+                },
+                JobStatus {
+                    job: Job { scope: "c.scope".into(), ..Job::default() },
+                    leaves: true,
+                    held: true,
+                    ..JobStatus::default()
                 },
                 JobStatus {
                     job: Job { scope: "b.scope".into(), ..Job::default() },
-                    held: false,
                     limits: vec![LimitStatus { device: "8:16".into(), requests: 40, bytes: 2_500_000 }],
+                    ..JobStatus::default()
                 },
             ],
             gauges: vec![GaugeStatus {
@@ -251,6 +262,7 @@ mod tests {
             "psi=1 missing",
             "job         12.0 of alice: stands still\n",
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
+            "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
             "REFUSED     guard.toml: loop.tick: 20; ",
         ] {

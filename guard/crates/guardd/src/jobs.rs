@@ -103,6 +103,11 @@ impl JobTable {
         self.places.iter().enumerate().filter_map(|(place, job)| Some((place, job.as_ref()?)))
     }
 
+    /// The one that began last: the kernel numbers cgroups in the order in which they are made.
+    pub fn youngest(&self) -> Option<usize> {
+        self.iter().max_by_key(|(_, job)| job.number).map(|(place, _)| place)
+    }
+
     /// The same as a set.
     pub fn living(&self) -> JobSet {
         self.iter().map(|(place, _)| place).collect()

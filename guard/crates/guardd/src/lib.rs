@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! beer-guard. Start at [`run::run`], which puts the threads together: [`control`] looks, decides and freezes,
-//! [`report`] does what can be slow, [`publisher`] answers `/metrics`, and a fourth, [`operators`], that takes orders.
+//! [`worker`] turns the knobs that are slow, [`report`] writes the journal, [`publisher`] answers `/metrics`, [`operators`] takes orders,
+//! [`watch`] reads gauges, and [`reload`] a new configuration.
 
 pub mod actuators;
 pub mod check;
@@ -9,6 +10,7 @@ pub mod command;
 pub mod control;
 pub mod failsafe;
 pub mod heartbeat;
+pub mod identity;
 pub mod jobs;
 pub mod memory;
 pub mod metrics;

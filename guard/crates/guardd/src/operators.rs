@@ -114,6 +114,7 @@ impl Operators {
                 kept.map_err(|error| format!("the node stays drained: {error:#}"))?;
                 orders.drained.store(false, Ordering::Relaxed);
                 orders.freeze_until_ns.store(0, Ordering::Relaxed);
+                orders.resumed.store(true, Ordering::Relaxed);
                 Ok("jobs start again when all objectives have had slack for long enough".to_owned())
             }
             Order::Freeze { seconds, .. } => {

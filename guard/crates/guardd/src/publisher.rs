@@ -15,7 +15,7 @@ use intf::status::{
     Status,
 };
 use kernfs::process::ProcessMemory;
-use policy::{Config, GaugeState, Hold, Level, SignalState};
+use policy::{Config, GaugeState, Level, SignalState};
 
 use crate::clock::Clock;
 use crate::metrics::render::Renderer;
@@ -151,17 +151,13 @@ impl StatusFile {
     }
 
     fn jobs(&self) -> Vec<JobStatus> {
-        let held = |place: usize| match self.view.hold {
-            Hold::Nobody => false,
-            Hold::Jobs(set) => set.contains(place),
-            Hold::All => true,
-        };
         let limits = |scope: &str| {
             let own = self.view.limits.iter().filter(|limit| *limit.scope == *scope);
             own.map(LimitStatus::from).collect()
         };
         let status = |(place, job): &(usize, Job)| JobStatus {
-            held: held(*place),
+            held: self.view.hold.touches(*place),
+            leaves: self.view.leave.touches(*place),
             limits: limits(&job.scope),
             job: job.clone(),
         };

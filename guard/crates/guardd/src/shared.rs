@@ -23,6 +23,8 @@ pub struct Orders {
     pub drained: AtomicBool,
     /// All jobs stand still until then (CLOCK_MONOTONIC).
     pub freeze_until_ns: AtomicU64,
+    /// The node is given back to batch; the control loop takes it down.
+    pub resumed: AtomicBool,
 }
 
 /// Counters and the last view of the node.
@@ -110,6 +112,8 @@ pub struct Snapshot {
     pub held_jobs: u32,
     /// Which.
     pub hold: Hold,
+    /// Who is to leave the node.
+    pub leave: Hold,
     /// What single jobs may do to which disks.
     pub limits: Arc<[Limit]>,
     /// Who is limited.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `beer-guard startd-cron`: tells the startd what the control loop says, and nothing when it says nothing. It
-//! reads the state line only, so that a living helper cannot hide a dead guard.
+//! goes by the state line, so that a living helper cannot hide a dead guard.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use intf::state::StateLine;
+use intf::state::{NodeState, StateLine};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
+use crate::actuators::VacateActuator;
 use crate::clock::Clock;
 use crate::heartbeat;
 
@@ -19,10 +20,13 @@ const STALE_NS: u64 = 5_000_000_000;
 /// How often the state line is looked at.
 const LOOK_NS: i64 = 200_000_000;
 
-/// One ad, in the syntax of a startd-cron job.
-pub fn ad(line: &StateLine<String>) -> String {
+/// More than the names of all slots that there can be.
+const SLOTS_BYTES: u64 = 64 << 10;
+
+/// One ad, in the syntax of a startd-cron job; `slots` are to become empty.
+pub fn ad(line: &StateLine<String>, slots: &str) -> String {
     format!(
-        "BeerState = \"{}\"\nBeerAdmit = {}\nBeerCores = {}\nBeerMemoryMB = {}\nBeerVacateSlots = \"\"\n\
+        "BeerState = \"{}\"\nBeerAdmit = {}\nBeerCores = {}\nBeerMemoryMB = {}\nBeerVacateSlots = \"{slots}\"\n\
          BeerReason = \"{}\"\nBeerHeartbeat = {}\n- update:true\n",
         line.state,
         line.admit,
@@ -36,26 +40,28 @@ pub fn ad(line: &StateLine<String>) -> String {
 /// Decides when to publish.
 #[derive(Debug, Default)]
 pub struct Publisher {
-    last: Option<(StateLine<String>, u64)>,
+    last: Option<(StateLine<String>, String, u64)>,
 }
 
 impl Publisher {
     /// The ad that is due, if any.
-    pub fn due(&mut self, line: StateLine<String>, clock: &dyn Clock) -> Option<String> {
+    pub fn due(&mut self, line: StateLine<String>, slots: String, clock: &dyn Clock) -> Option<String> {
         if heartbeat::age_ns(&line, clock) > STALE_NS {
             return None;
         }
         let now_ns = clock.monotonic_ns();
         let said = |line: &StateLine<String>| (line.state, line.admit, line.cores, line.memory_mb, line.reason.clone());
         let due = match &self.last {
-            Some((last, at_ns)) => said(last) != said(&line) || now_ns.saturating_sub(*at_ns) >= REPEAT_NS,
+            Some((last, told, at_ns)) => {
+                said(last) != said(&line) || *told != slots || now_ns.saturating_sub(*at_ns) >= REPEAT_NS
+            }
             None => true,
         };
         if !due {
             return None;
         }
-        let text = ad(&line);
-        self.last = Some((line, now_ns));
+        let text = ad(&line, &slots);
+        self.last = Some((line, slots, now_ns));
         Some(text)
     }
 }
@@ -68,7 +74,8 @@ pub fn run(state: &Path, clock: &dyn Clock, out: &mut (impl Write + AsFd)) -> st
     let mut publisher = Publisher::default();
     loop {
         // No file, or no line in it: the guard is not running, and silence says so.
-        if let Some(text) = heartbeat::read(state).ok().and_then(|line| publisher.due(line, clock)) {
+        let line = heartbeat::read(state).ok();
+        if let Some(text) = line.and_then(|line| publisher.due(line.clone(), slots(state, line.state), clock)) {
             match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
                 other => other?,
@@ -78,6 +85,17 @@ pub fn run(state: &Path, clock: &dyn Clock, out: &mut (impl Write + AsFd)) -> st
             return Ok(());
         }
     }
+}
+
+/// The slots that are to become empty, where the guard says that some are.
+fn slots(state: &Path, now: NodeState) -> String {
+    let mut text = String::new();
+    if matches!(now, NodeState::Vacating | NodeState::Emergency) {
+        let file = std::fs::File::open(state.with_file_name(VacateActuator::SLOTS));
+        // Without it nothing but the state is told.
+        let _ = file.and_then(|file| file.take(SLOTS_BYTES).read_to_string(&mut text));
+    }
+    text.trim_end().chars().filter(|c| c.is_ascii_alphanumeric() || ",_@.-".contains(*c)).collect()
 }
 
 /// Sleeps; a reader that goes away shows as an error condition on the pipe.

@@ -8,15 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
+use crate::actuators::vacate::{Leaver, VacateActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::Shared;
+use intf::journal::Job;
 
 /// Wishes that wait; the loop tries again when there are more.
 pub const QUEUE: usize = 4;
 
 /// How often it is looked whether somebody else has turned a knob, and whether what failed works now.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether those are still there who are to leave.
+const HURRY: Duration = Duration::from_secs(1);
 
 /// What the control loop wants.
 #[derive(Clone, Debug)]
@@ -25,8 +30,34 @@ pub struct Wish {
     pub limits: Arc<[Limit]>,
     /// Worth a record, whatever comes of it: somebody gets less, or everything back.
     pub said: bool,
+    /// Who is to leave.
+    pub leavers: Arc<[Leaver]>,
+    /// Why the state of the node is what it is.
+    pub cause: &'static str,
     /// When it was decided (CLOCK_MONOTONIC).
     pub decided_ns: u64,
+}
+
+impl Wish {
+    /// Everybody as he likes.
+    fn nothing(decided_ns: u64) -> Wish {
+        Wish { limits: Arc::default(), said: true, leavers: Arc::default(), cause: "start", decided_ns }
+    }
+}
+
+/// A job that was ended by force, for the journal.
+#[derive(Debug)]
+pub struct Ended {
+    /// Whose.
+    pub job: Job,
+    /// Why.
+    pub cause: &'static str,
+    /// When it began, and when it was done (CLOCK_MONOTONIC).
+    pub decided_ns: u64,
+    /// See `decided_ns`.
+    pub ended_ns: u64,
+    /// The kernel was told so, or why not.
+    pub seen: anyhow::Result<()>,
 }
 
 /// What came of it, for the journal.
@@ -43,39 +74,76 @@ pub struct Limited {
 /// The thread.
 pub struct Worker {
     io_max: IoMaxActuator,
+    vacate: VacateActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     outbox: SyncSender<Message>,
     /// What is wanted now.
     wanted: Arc<[Limit]>,
+    /// Who is to leave now, and why.
+    leavers: Arc<[Leaver]>,
+    cause: &'static str,
+    /// Who was ended by force, or could not be, and that was said.
+    ended: BTreeSet<(Box<str>, bool)>,
+    /// That HTCondor could not be told was said.
+    mute: bool,
+    /// When it was last looked whether a limit is as it was made.
+    looked_ns: u64,
     /// Whose limits cannot be set, and that was said.
     failed: BTreeSet<Box<str>>,
 }
 
 impl Worker {
     /// Touches nothing yet.
-    pub fn new(io_max: IoMaxActuator, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
-        Worker { io_max, clock, shared, outbox, wanted: Arc::default(), failed: BTreeSet::new() }
+    pub fn new(
+        io_max: IoMaxActuator,
+        vacate: VacateActuator,
+        clock: Arc<dyn Clock>,
+        shared: Arc<Shared>,
+        outbox: SyncSender<Message>,
+    ) -> Self {
+        Worker {
+            io_max,
+            vacate,
+            clock,
+            shared,
+            outbox,
+            wanted: Arc::default(),
+            leavers: Arc::default(),
+            cause: "",
+            ended: BTreeSet::new(),
+            mute: false,
+            looked_ns: 0,
+            failed: BTreeSet::new(),
+        }
     }
 
     /// Until the control loop is gone; then nobody stays limited.
     pub fn run(&mut self, inbox: &Receiver<Wish>) {
         let now_ns = self.clock.monotonic_ns();
         self.io_max.adopt();
-        let mut next = Some(Wish { limits: Arc::default(), said: true, decided_ns: now_ns });
+        let mut next = Some(Wish::nothing(now_ns));
         loop {
-            match next.take().map_or_else(|| inbox.recv_timeout(LOOK), Ok) {
+            let patience = if self.leavers.is_empty() { LOOK } else { HURRY };
+            match next.take().map_or_else(|| inbox.recv_timeout(patience), Ok) {
                 Ok(wish) => next = self.grant(inbox.try_iter().fold(wish, last), inbox),
-                Err(RecvTimeoutError::Timeout) => next = self.look(inbox),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.let_go();
+                    if self.clock.monotonic_ns().saturating_sub(self.looked_ns) >= LOOK.as_nanos() as u64 {
+                        next = self.look(inbox);
+                    }
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         let (_, nothing_more) = sync_channel(0);
-        self.grant(Wish { limits: Arc::default(), said: true, decided_ns: self.clock.monotonic_ns() }, &nothing_more);
+        self.grant(Wish::nothing(self.clock.monotonic_ns()), &nothing_more);
     }
 
     /// Returns the next one, when it came meanwhile.
     fn grant(&mut self, wish: Wish, inbox: &Receiver<Wish>) -> Option<Wish> {
+        (self.leavers, self.cause) = (wish.leavers, wish.cause);
+        self.let_go();
         self.wanted = wish.limits;
         let mut next = None;
         let outcomes = self.io_max.make(&self.wanted, &mut || {
@@ -87,13 +155,45 @@ impl Worker {
         next.map(|next| Wish { said: next.said || wish.said, ..next })
     }
 
+    /// Who is to leave does: HTCondor is told, and whoever it has not ended in time is ended.
+    fn let_go(&mut self) {
+        let leavers = Arc::clone(&self.leavers);
+        self.ended.retain(|(scope, _)| leavers.iter().any(|leaver| leaver.scope == *scope));
+        match self.vacate.tell(&leavers) {
+            Err(error) if !std::mem::replace(&mut self.mute, true) => {
+                eprintln!("<4>{error:#}: HTCondor is not told which jobs are to leave")
+            }
+            Err(_) => {}
+            Ok(()) => self.mute = false,
+        }
+        for leaver in leavers.iter().filter(|leaver| leaver.by_force) {
+            let decided_ns = self.clock.monotonic_ns();
+            let job = self.vacate.of(&leaver.scope);
+            let seen = match self.vacate.end(&leaver.scope) {
+                Ok(false) => continue,
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
+            };
+            // One that is not gone at once, or cannot be ended, would fill the journal.
+            if !self.ended.insert((leaver.scope.clone(), seen.is_ok())) {
+                continue;
+            }
+            let ended = Ended { job, cause: self.cause, decided_ns, ended_ns: self.clock.monotonic_ns(), seen };
+            if self.outbox.try_send(Message::Ended(ended)).is_err() {
+                Shared::count(&self.shared.dropped);
+            }
+        }
+    }
+
     /// What somebody else has changed is put right, and said.
     fn look(&mut self, inbox: &Receiver<Wish>) -> Option<Wish> {
         let decided_ns = self.clock.monotonic_ns();
+        self.looked_ns = decided_ns;
         if self.io_max.drifted() {
             Shared::count(&self.shared.limit_drifts);
         }
-        self.grant(Wish { limits: Arc::clone(&self.wanted), said: true, decided_ns }, inbox)
+        let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
+        self.grant(Wish { limits, said: true, leavers, cause: self.cause, decided_ns }, inbox)
     }
 
     fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
@@ -128,6 +228,34 @@ mod tests {
         Limit { scope: "container".into(), device: (8, 16), requests: 40, bytes: 1 << 20 }
     }
 
+    fn worker(folder: &Path) -> (Worker, Receiver<Message>) {
+        let patience = Duration::from_secs(5);
+        let io_max = IoMaxActuator::new(folder, folder, Path::new("systemctl"), patience);
+        let vacate = VacateActuator::new(folder, folder, folder, patience);
+        let (outbox, inbox) = sync_channel(16);
+        (Worker::new(io_max, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
+    }
+
+    #[test]
+    fn who_is_ended_by_force_is_said_once() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("container")).unwrap();
+        let (mut worker, inbox) = worker(folder.path());
+        let leaver = |by_force| Wish {
+            leavers: Arc::from([Leaver { scope: "container".into(), by_force }]),
+            cause: "vacate_overdue",
+            ..Wish::nothing(1)
+        };
+        let (_wishes, wished) = sync_channel(1);
+        worker.grant(leaver(false), &wished);
+        assert!(inbox.try_recv().is_err() && !folder.path().join("container/cgroup.kill").exists());
+        worker.grant(leaver(true), &wished);
+        (0..3).for_each(|_| worker.let_go());
+        let said: Vec<_> = inbox.try_iter().collect();
+        assert!(matches!(&said[..], [Message::Ended(Ended { cause: "vacate_overdue", seen: Ok(()), .. })]), "{said:?}");
+        assert_eq!(std::fs::read_to_string(folder.path().join("container/cgroup.kill")).unwrap(), "1");
+    }
+
     /// What the reporter hears of: is it a limit, and did it work?
     fn heard(inbox: &Receiver<Message>) -> Vec<(bool, bool)> {
         let of = |message| if let Message::Limited(limited) = message { limited.outcomes } else { Vec::new() };
@@ -138,10 +266,8 @@ mod tests {
     fn a_failure_is_said_once_and_its_end_too() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("container")).unwrap();
-        let io_max = IoMaxActuator::new(folder.path(), folder.path(), Path::new("systemctl"), Duration::from_secs(5));
-        let (outbox, inbox) = sync_channel(16);
-        let mut worker = Worker::new(io_max, Arc::new(SystemClock), Arc::default(), outbox);
-        let wish = |said| Wish { limits: [limit()].into(), said, decided_ns: 1 };
+        let (mut worker, inbox) = worker(folder.path());
+        let wish = |said| Wish { limits: [limit()].into(), said, ..Wish::nothing(1) };
         let (_wishes, wished) = sync_channel(1);
         worker.grant(wish(true), &wished);
         assert_eq!(heard(&inbox), [(true, false)], "no io.max there");
@@ -165,13 +291,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("container")).unwrap();
         std::fs::write(folder.path().join("container/io.max"), "").unwrap();
-        let io_max = IoMaxActuator::new(folder.path(), folder.path(), Path::new("systemctl"), Duration::from_secs(5));
-        let (outbox, inbox) = sync_channel(16);
+        let (mut worker, inbox) = worker(folder.path());
         let (wishes, wished) = sync_channel(QUEUE);
-        wishes.send(Wish { limits: Arc::default(), said: true, decided_ns: 1 }).unwrap();
-        wishes.send(Wish { limits: [limit()].into(), said: false, decided_ns: 2 }).unwrap();
+        let leavers = Arc::from([Leaver { scope: "container".into(), by_force: false }]);
+        wishes.send(Wish { leavers, ..Wish::nothing(1) }).unwrap();
+        wishes.send(Wish { limits: [limit()].into(), said: false, ..Wish::nothing(2) }).unwrap();
         drop(wishes);
-        Worker::new(io_max, Arc::new(SystemClock), Arc::default(), outbox).run(&wished);
+        worker.run(&wished);
+        assert_eq!(std::fs::read_to_string(folder.path().join(VacateActuator::SLOTS)).unwrap(), "\n");
         assert_eq!(heard(&inbox), [(true, true), (false, true)]);
         assert!(std::fs::read_to_string(folder.path().join("container/io.max")).unwrap().contains("riops=max"));
     }

@@ -19,7 +19,7 @@ pub struct Record {
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
     /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `tighten`, `lift`, `limit`, `unlimit`,
-    /// `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
+    /// `vacate`, `evacuate`, `kill`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -140,6 +140,10 @@ impl Record {
             "thaw" => format!("Batch was thawed{after}"),
             "open" => "New jobs are let in".into(),
             "close" => "No new jobs are let in".into(),
+            "vacate" => "Jobs are to leave the node".into(),
+            "evacuate" => "All jobs are to leave the node".into(),
+            "kill" if self.outcome == Outcome::Failed => "Jobs could not be ended by force".into(),
+            "kill" => "Jobs were ended by force, their starters first".into(),
             "quarantine" => format!("{place} was put into quarantine"),
             "release" => format!("{place} was released from quarantine"),
             "drain" => format!("{} drained the node", self.by),
@@ -190,6 +194,13 @@ impl Record {
             "made_storage_slow" => "they made storage slow".into(),
             "throttle_over" => "those who were limited have ended, or storage bears what they do".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
+            "stood_too_long" => {
+                "they have stood still again and again for what they did, for as long as is allowed in all".into()
+            }
+            "left" => "those are gone who were to leave".into(),
+            "vacate_overdue" => "HTCondor did not end those in time who were to leave".into(),
+            "quiet" => "no job is left and storage has been well for long".into(),
+            "resumed" => "an operator gave the node back to batch".into(),
             "slow_burn" => {
                 let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
                 format!("{objective} is being broken slowly{measured}")

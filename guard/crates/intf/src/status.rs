@@ -65,6 +65,9 @@ pub struct JobStatus {
     pub job: Job,
     /// It stands still.
     pub held: bool,
+    /// It is to leave the node.
+    #[serde(default)]
+    pub leaves: bool,
     /// What it may do to which disks.
     #[serde(default)]
     pub limits: Vec<LimitStatus>,

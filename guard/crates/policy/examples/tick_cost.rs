@@ -60,9 +60,11 @@ fn measure(path: &std::path::Path, per_tick: u64) -> std::io::Result<(Duration, 
             others_use: &[],
             jobs: Some(64),
             living: policy::JobSet::default(),
+            youngest: None,
             self_check: true,
             drained: false,
             ordered: false,
+            resumed: false,
         };
         ladder.step(&inputs, now);
         // The first ticks open the file and make the first tables.

@@ -46,6 +46,16 @@ pub enum Cause {
     ThrottleOver,
     /// Frozen for as long as is allowed.
     FreezeMax,
+    /// These have stood still again and again, for as long as is allowed in all.
+    StoodTooLong,
+    /// Who was to leave has left.
+    Left,
+    /// Who was to leave has not left in time.
+    VacateOverdue,
+    /// The emergency is over: storage has been well for long.
+    Quiet,
+    /// An operator gave the node back to batch.
+    Resumed,
     /// An objective is being broken slowly (its error budget burns).
     SlowBurn,
     /// An objective is broken while batch is known to be innocent or absent.
@@ -74,7 +84,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 30] = [
+    pub const ALL: [Cause; 35] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -93,6 +103,11 @@ impl Cause {
         Cause::ThrottleNotEnough,
         Cause::ThrottleOver,
         Cause::FreezeMax,
+        Cause::StoodTooLong,
+        Cause::Left,
+        Cause::VacateOverdue,
+        Cause::Quiet,
+        Cause::Resumed,
         Cause::SlowBurn,
         Cause::BreachWithoutBatch,
         Cause::SignalStale,
@@ -128,6 +143,11 @@ impl Cause {
             Cause::ThrottleNotEnough => "throttle_not_enough",
             Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",
+            Cause::StoodTooLong => "stood_too_long",
+            Cause::Left => "left",
+            Cause::VacateOverdue => "vacate_overdue",
+            Cause::Quiet => "quiet",
+            Cause::Resumed => "resumed",
             Cause::SlowBurn => "slow_burn",
             Cause::BreachWithoutBatch => "breach_without_batch",
             Cause::SignalStale => "signal_stale",
@@ -167,6 +187,10 @@ pub enum Deed {
     Lift,
     /// Thaw batch.
     Thaw,
+    /// Some jobs leave.
+    Vacate,
+    /// All of them do.
+    Evacuate,
     /// Ignore a stuck filesystem, and alert.
     Quarantine,
     /// End that.
@@ -175,7 +199,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 12] = [
+    pub const ALL: [Deed; 14] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -186,6 +210,8 @@ impl Deed {
         Deed::Tighten,
         Deed::Lift,
         Deed::Thaw,
+        Deed::Vacate,
+        Deed::Evacuate,
         Deed::Quarantine,
         Deed::Release,
     ];
@@ -203,6 +229,8 @@ impl Deed {
             Deed::Tighten => "tighten",
             Deed::Lift => "lift",
             Deed::Thaw => "thaw",
+            Deed::Vacate => "vacate",
+            Deed::Evacuate => "evacuate",
             Deed::Quarantine => "quarantine",
             Deed::Release => "release",
         }

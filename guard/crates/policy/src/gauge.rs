@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Objectives on what can be read off like a gauge: pressure, stuck threads, load. One that is above its limit for long enough
-//! lets no new jobs start. It freezes nobody: what these say is slow, and not whose doing it is.
+//! lets no new jobs start, and may ask for jobs to leave. It freezes nobody else: what these say is slow, and not whose doing it is.
 
 use crate::event::{Measure, Unit};
 
@@ -41,6 +41,18 @@ pub fn source_of(name: &str) -> Option<usize> {
     SOURCES.iter().position(|source| source.name == name)
 }
 
+/// What a gauge above its limit leads to, beside that no new jobs start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing else.
+    #[default]
+    Close,
+    /// The youngest job leaves, and then the next one, for as long as it is above.
+    Vacate,
+    /// All jobs leave.
+    Emergency,
+}
+
 /// An objective on one of them. Times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GaugeObjective {
@@ -56,6 +68,8 @@ pub struct GaugeObjective {
     pub dwell_ns: u64,
     /// A value older than this is none: nobody knows.
     pub grace_ns: u64,
+    /// What follows.
+    pub then: Then,
 }
 
 /// The last reading of a source.
@@ -92,6 +106,8 @@ pub struct GaugeVerdict {
     pub measure: Measure,
     /// Since when it is as it is.
     pub since_ns: u64,
+    /// What follows when it is broken.
+    pub then: Then,
 }
 
 /// Judges one objective; remembers for how long it has been above.
@@ -117,7 +133,7 @@ impl GaugeJudge {
 
     /// At every tick.
     pub fn judge(&mut self, reading: Reading, now_ns: u64) -> GaugeVerdict {
-        let objective = &self.objective;
+        let (objective, then) = (&self.objective, self.objective.then);
         let unit = SOURCES.get(objective.source).map_or(Unit::Count, |source| source.unit);
         let mut measure = Measure { value: self.verdict.measure.value, limit: objective.above, unit };
         let state = match reading {
@@ -133,7 +149,7 @@ impl GaugeJudge {
         if state != self.verdict.state || self.verdict.since_ns == 0 {
             self.verdict.since_ns = now_ns;
         }
-        (self.verdict.state, self.verdict.measure) = (state, measure);
+        (self.verdict.state, self.verdict.measure, self.verdict.then) = (state, measure, then);
         self.verdict
     }
 
@@ -169,6 +185,7 @@ mod tests {
             for_ns: 5 * S,
             dwell_ns: 10 * S,
             grace_ns: 3 * S,
+            then: Then::Vacate,
         })
     }
 
@@ -188,7 +205,7 @@ mod tests {
         let found = states(&mut judge, [0.1; 12], 107);
         assert_eq!((found[9], found[10]), (GaugeState::Broken, GaugeState::Kept));
         assert_eq!(judge.verdict.measure, Measure { value: 0.1, limit: 0.1, unit: Unit::Share });
-        assert_eq!(judge.verdict.since_ns, 117 * S);
+        assert_eq!((judge.verdict.since_ns, judge.verdict.then), (117 * S, Then::Vacate));
     }
 
     #[test]

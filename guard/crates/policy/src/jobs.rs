@@ -82,6 +82,24 @@ impl Hold {
         *self != Hold::Nobody
     }
 
+    /// Does the job of this place?
+    pub fn touches(&self, place: usize) -> bool {
+        match self {
+            Hold::Nobody => false,
+            Hold::Jobs(jobs) => jobs.contains(place),
+            Hold::All => true,
+        }
+    }
+
+    /// Those who stand still in either.
+    pub fn or(self, other: Hold) -> Hold {
+        match (self, other) {
+            (Hold::Nobody, hold) | (hold, Hold::Nobody) => hold,
+            (Hold::Jobs(some), Hold::Jobs(others)) => Hold::Jobs(some.or(&others)),
+            _ => Hold::All,
+        }
+    }
+
     /// Without jobs that have ended; nobody when none of them is left.
     pub fn of_living(self, living: &JobSet) -> Hold {
         match self {
@@ -150,6 +168,15 @@ mod tests {
         assert_eq!(Hold::Jobs(both).of_living(&JobSet::default()), Hold::Nobody);
         assert_eq!(Hold::All.of_living(&JobSet::default()), Hold::All);
         assert!(!Hold::Nobody.any() && Hold::All.any());
+        assert!(
+            !Hold::Nobody.touches(1)
+                && Hold::Jobs(both).touches(1)
+                && !Hold::Jobs(both).touches(3)
+                && Hold::All.touches(3)
+        );
+        let one = |place| Hold::Jobs([place].into_iter().collect());
+        assert_eq!((one(1).or(one(2)), one(1).or(Hold::Nobody)), (Hold::Jobs(both), one(1)));
+        assert_eq!((one(1).or(Hold::All), Hold::All.or(Hold::Nobody)), (Hold::All, Hold::All));
     }
 
     #[test]

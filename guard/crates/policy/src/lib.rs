@@ -23,7 +23,7 @@ pub mod throttle;
 pub use config::{Config, ConfigError};
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};
-pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict};
+pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};
 pub use jobs::{Hold, JobSet};
 pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
 pub use objective::{Level, Objective, SignalState, Verdict};

@@ -5,7 +5,9 @@
 pub mod freeze;
 pub mod io_max;
 pub mod shaping;
+pub mod vacate;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
 pub use io_max::IoMaxActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
+pub use vacate::VacateActuator;

@@ -2,6 +2,7 @@
 //! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
 //! or another thread, and allocates nothing in steady state.
 
+mod leave;
 mod limits;
 mod node;
 mod pace;
@@ -27,6 +28,7 @@ use crate::shared::{Shared, SignalHealth};
 use crate::signals::{Board, Reading, Signal};
 use crate::worker::Wish;
 
+use leave::Leaving;
 use limits::Limits;
 
 pub use node::Node;
@@ -57,6 +59,7 @@ pub struct ControlLoop<F: Freezer> {
     filesystems: Vec<String>,
     begun_ns: u64,
     limits: Limits,
+    leaving: Leaving,
     worker: SyncSender<Wish>,
     /// It did not fit into the worker's channel.
     unsent: Option<Wish>,
@@ -141,6 +144,7 @@ impl<F: Freezer> ControlLoop<F> {
             filesystems: Vec::new(),
             begun_ns: now_ns,
             limits: Limits::default(),
+            leaving: Leaving::default(),
             worker,
             unsent: None,
             state_file,
@@ -185,9 +189,11 @@ impl<F: Freezer> ControlLoop<F> {
             others_use: &self.board.others_use,
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
+            youngest: self.board.jobs.youngest(),
             self_check: self.node.slice_present(),
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
+            resumed: self.shared.orders.resumed.swap(false, Ordering::Relaxed),
         };
         let actions = self.ladder.step(&inputs, now_ns);
         let (written, effect) = self.act(&actions, now_ns);
@@ -278,7 +284,7 @@ impl<F: Freezer> ControlLoop<F> {
         let fault = self.shaping.fault();
         self.board.hold = self.freezer.applied();
         self.board.limited = actions.throttles.jobs();
-        self.limit(actions, now_ns);
+        self.wish(actions, now_ns);
         self.shaping.keep(self.wanted(actions), now_ns);
         if self.shaping.fault() != fault {
             self.send(Message::Shaping { fault: self.shaping.fault() });
@@ -286,11 +292,13 @@ impl<F: Freezer> ControlLoop<F> {
         outcome
     }
 
-    /// Who gets how much of which disk; the thread that tells systemd does the rest.
-    fn limit(&mut self, actions: &Actions, now_ns: u64) {
-        if let Some(said) = self.limits.follow(&actions.throttles, &self.board) {
-            let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
-            self.unsent = Some(Wish { limits: self.limits.jobs(), said, decided_ns: now_ns });
+    /// Who gets how much of which disk, and who is to leave; the thread that tells systemd and HTCondor does the rest.
+    fn wish(&mut self, actions: &Actions, now_ns: u64) {
+        let limits = self.limits.follow(&actions.throttles, &self.board);
+        if self.leaving.follow(actions, &self.board.jobs) || limits.is_some() {
+            let said = limits == Some(true) || self.unsent.take().is_some_and(|unsent| unsent.said);
+            let (limits, leavers) = (self.limits.jobs(), self.leaving.list());
+            self.unsent = Some(Wish { limits, said, leavers, cause: actions.reason.name(), decided_ns: now_ns });
         }
         for allowance in self.limits.slowed() {
             deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });
@@ -316,6 +324,8 @@ impl<F: Freezer> ControlLoop<F> {
         };
         match actions.hold {
             Hold::Nobody => Held::Nothing,
+            // Who leaves for another reason has no part in what goes through the daemons.
+            Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
             Hold::All => Held::Everything,
         }
@@ -405,6 +415,7 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::All => view.jobs.unwrap_or_default(),
         };
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
+        view.leave = actions.leave;
         (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use intf::journal::{Outcome, Record};
+use intf::journal::Outcome;
 use intf::shaping::Allowance;
 
 use super::Reporter;
@@ -18,7 +18,7 @@ impl Reporter {
             if outcomes.is_empty() {
                 continue;
             }
-            let mut record = self.about_limits(action, cause, limited.decided_ns);
+            let mut record = self.own_record(action, cause, limited.decided_ns);
             record.duration_ns = limited.ended_ns.saturating_sub(limited.decided_ns);
             record.jobs = outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect();
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
@@ -35,30 +35,10 @@ impl Reporter {
 
     /// What batch may do through the storage daemons is less than before: written to the shaping segment in the same tick.
     pub(super) fn slowed(&mut self, allowance: &Allowance, decided_ns: u64) {
-        let mut record = self.about_limits("limit", "made_storage_slow", decided_ns);
+        let mut record = self.own_record("limit", "made_storage_slow", decided_ns);
         let words = in_words(allowance.device, allowance.operations, allowance.bytes);
         record.detail = format!("{words} through the storage daemons");
         self.write(record);
-    }
-
-    fn about_limits(&self, action: &str, cause: &str, decided_ns: u64) -> Record {
-        Record {
-            time_ns: self.realtime_of(decided_ns),
-            monotonic_ns: decided_ns,
-            from: self.state,
-            to: self.state,
-            cause: cause.into(),
-            action: action.into(),
-            precaution: false,
-            evidence: None,
-            jobs: Vec::new(),
-            jobs_of: 0,
-            outcome: Outcome::Done,
-            detail: String::new(),
-            by: String::new(),
-            duration_ns: 0,
-            lasted_ns: None,
-        }
     }
 }
 

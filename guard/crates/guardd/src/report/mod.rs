@@ -2,7 +2,7 @@
 //! The reporter thread: everything about a decision that can be slow. A disk that hangs below the journal holds up
 //! this thread and nothing else; what then does not fit into its channel is counted.
 
-mod identity;
+mod ended;
 mod journal;
 mod limits;
 mod log;
@@ -24,12 +24,12 @@ use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
 use crate::clock::Clock;
+use crate::identity::Identities;
 use crate::operators::Given;
 use crate::shared::{lock, Owner, Shared};
 use crate::signals::Reading;
-use crate::worker::Limited;
+use crate::worker::{Ended, Limited};
 
-use identity::Identities;
 pub use journal::JournalFile;
 pub use log::Log;
 
@@ -88,6 +88,8 @@ pub enum Message {
         /// When it was decided (CLOCK_MONOTONIC).
         decided_ns: u64,
     },
+    /// Who was ended by force.
+    Ended(Ended),
     /// An operator gave an order.
     Order(Given),
     /// The loop ends on purpose.
@@ -124,7 +126,7 @@ impl Reporter {
         Reporter {
             slice: config.paths.cgroup.join(&config.paths.jobs_slice),
             jobs: Arc::default(),
-            identities: Identities::new(Path::new("/")),
+            identities: Identities::new(Path::new("/"), &config.paths.cgroup.join(&config.paths.jobs_slice)),
             segment: config.latency.segment.clone(),
             control: config.paths.control.clone(),
             journal: JournalFile::new(&config.journal),
@@ -177,6 +179,7 @@ impl Reporter {
             Message::Shaping { fault } => self.shaping(fault),
             Message::Limited(limited) => self.limited(&limited),
             Message::Slowed { allowance, decided_ns } => self.slowed(&allowance, decided_ns),
+            Message::Ended(ended) => self.ended(&ended),
             Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,
         }
@@ -189,7 +192,8 @@ impl Reporter {
         if !record.jobs.is_empty() {
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
         }
-        if !matches!(event.deed, Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Thaw) {
+        if !matches!(event.deed, Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Vacate | Deed::Evacuate | Deed::Thaw)
+        {
             record.outcome = Outcome::Done;
             return self.write(record);
         }
@@ -224,49 +228,44 @@ impl Reporter {
 
     /// An effect without a decision of the ladder: the guard ends, or puts right what somebody else wrote.
     fn unasked(&mut self, effect: &Effect) -> Record {
-        let to = if self.stopping { NodeState::Closed } else { self.state };
-        Record {
-            time_ns: self.realtime_of(effect.decided_ns),
-            monotonic_ns: effect.decided_ns,
-            from: self.state,
-            to,
-            // In words of their own: the ladder had no part in it.
-            cause: if self.stopping { "the_guard_stops" } else { "somebody_else_had_changed_it" }.into(),
-            action: if effect.hold.any() { "freeze" } else { "thaw" }.into(),
-            precaution: false,
-            evidence: None,
-            jobs: self.job_scopes(if effect.hold.any() { effect.hold } else { Hold::All }),
-            jobs_of: 0,
-            outcome: Outcome::Pending,
-            detail: String::new(),
-            by: String::new(),
-            duration_ns: 0,
-            lasted_ns: None,
-        }
+        // In words of their own: the ladder had no part in it.
+        let cause = if self.stopping { "the_guard_stops" } else { "somebody_else_had_changed_it" };
+        let action = if effect.hold.any() { "freeze" } else { "thaw" };
+        let mut record = self.own_record(action, cause, effect.decided_ns);
+        record.to = if self.stopping { NodeState::Closed } else { self.state };
+        record.jobs = self.job_scopes(if effect.hold.any() { effect.hold } else { Hold::All });
+        record.outcome = Outcome::Pending;
+        record
     }
 
     fn order(&mut self, given: Given) {
-        let lasts_ns = match given.order {
-            Order::Freeze { seconds, .. } => Some(u64::from(seconds) * 1_000_000_000),
-            _ => None,
-        };
-        self.write(Record {
-            time_ns: self.realtime_of(given.at_ns),
-            monotonic_ns: given.at_ns,
+        let mut record = self.own_record(given.order.name(), "operator", given.at_ns);
+        if let Order::Freeze { seconds, .. } = given.order {
+            record.lasted_ns = Some(u64::from(seconds) * 1_000_000_000);
+        }
+        (record.detail, record.by) = (given.order.why(), given.by);
+        self.write(record);
+    }
+
+    /// Of what the ladder did not decide, and what is done by now.
+    fn own_record(&self, action: &str, cause: &str, decided_ns: u64) -> Record {
+        Record {
+            time_ns: self.realtime_of(decided_ns),
+            monotonic_ns: decided_ns,
             from: self.state,
             to: self.state,
-            cause: "operator".into(),
-            action: given.order.name().into(),
+            cause: cause.into(),
+            action: action.into(),
             precaution: false,
             evidence: None,
             jobs: Vec::new(),
             jobs_of: 0,
             outcome: Outcome::Done,
-            detail: given.order.why(),
-            by: given.by,
+            detail: String::new(),
+            by: String::new(),
             duration_ns: 0,
-            lasted_ns: lasts_ns,
-        });
+            lasted_ns: None,
+        }
     }
 
     fn write(&mut self, record: Record) {
@@ -355,13 +354,8 @@ impl Reporter {
     }
 
     fn job_scopes(&mut self, hold: Hold) -> Vec<Job> {
-        let touched = |place: usize| match hold {
-            Hold::Nobody => false,
-            Hold::Jobs(set) => set.contains(place),
-            Hold::All => true,
-        };
         let named = self.jobs.iter().enumerate().filter_map(|(place, name)| Some((place, name.as_ref()?)));
-        named.filter(|(place, _)| touched(*place)).map(|(_, scope)| self.identities.of(scope)).collect()
+        named.filter(|(place, _)| hold.touches(*place)).map(|(_, scope)| self.identities.of(scope)).collect()
     }
 
     fn realtime_of(&self, monotonic_ns: u64) -> u64 {

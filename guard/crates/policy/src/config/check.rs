@@ -141,6 +141,8 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
         effect_timeout_ns,
         innocent_backoff_ns: time("ladder.innocent_backoff", raw.innocent_backoff, S, 60 * MIN)?,
         freeze_max_ns,
+        vacate_deadline_ns: time("ladder.vacate_deadline", raw.vacate_deadline, 10 * S, 10 * MIN)?,
+        emergency_quiet_ns: time("ladder.emergency_quiet", raw.emergency_quiet, 10 * S, 24 * 60 * MIN)?,
         batch_share_min,
         batch_share_guilty: between(
             "ladder.batch_share_guilty",
@@ -177,6 +179,7 @@ fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
         for_ns: time(at("for"), raw.lasting, 0, 60 * MIN)?,
         dwell_ns: time(at("dwell"), raw.dwell, S, 60 * MIN)?,
         grace_ns: time(at("grace"), raw.grace, 2 * S, 10 * MIN)?,
+        then: raw.then.into(),
     })
 }
 

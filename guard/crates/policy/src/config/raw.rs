@@ -2,6 +2,7 @@
 //! The configuration as written: names of the keys and their defaults. Nothing is checked here but the form.
 
 use super::values::{Cores, Listen, Memory};
+use crate::gauge::Then;
 use intf::segment::{Class, Op};
 use intf::units::{Bytes, Duration, Share};
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,8 @@ section!(RawLadder {
     effect_timeout: Duration = Duration(10 * S),
     innocent_backoff: Duration = Duration(60 * S),
     freeze_max: Duration = Duration(120 * S),
+    vacate_deadline: Duration = Duration(60 * S),
+    emergency_quiet: Duration = Duration(600 * S),
     batch_share_min: Share = Share(0.02),
     batch_share_guilty: Share = Share(0.2),
     guilty_first: bool = true,
@@ -145,6 +148,27 @@ pub(super) struct RawGauge {
     pub dwell: Duration,
     #[serde(default = "ten_seconds")]
     pub grace: Duration,
+    #[serde(default)]
+    pub then: RawThen,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawThen {
+    #[default]
+    Close,
+    Vacate,
+    Emergency,
+}
+
+impl From<RawThen> for Then {
+    fn from(then: RawThen) -> Then {
+        match then {
+            RawThen::Close => Then::Close,
+            RawThen::Vacate => Then::Vacate,
+            RawThen::Emergency => Then::Emergency,
+        }
+    }
 }
 
 fn ten_seconds() -> Duration {
@@ -153,17 +177,18 @@ fn ten_seconds() -> Duration {
 
 /// The objectives on gauges of a configuration that names none.
 pub(super) fn default_gauges() -> Vec<RawGauge> {
-    let gauge = |name: &str, source: &str, above| RawGauge {
+    let gauge = |name: &str, source: &str, above, then| RawGauge {
         name: name.into(),
         source: source.into(),
         above,
         lasting: ten_seconds(),
         dwell: ten_seconds(),
         grace: ten_seconds(),
+        then,
     };
     vec![
-        gauge("storage-memory", "storage.pressure.memory.full", 0.1),
-        gauge("storage-stuck", "storage.threads.stuck", 0.0),
+        gauge("storage-memory", "storage.pressure.memory.full", 0.1, RawThen::Vacate),
+        gauge("storage-stuck", "storage.threads.stuck", 0.0, RawThen::Close),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! What the ladder remembers from one step to the next.
 
 use super::budget::Budget;
+use super::leave::{Leave, Stood};
 use super::view::{About, View};
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
@@ -42,6 +43,8 @@ pub(super) struct Freeze {
     pub hold_ns: u64,
     /// Last moment without evidence.
     pub calm_ns: u64,
+    /// Who made storage slow, also where all of them stand still.
+    blamed: JobSet,
     /// The filesystem on which somebody is limited for it.
     limited: Option<u16>,
     /// Objectives that had evidence during it, bit by index.
@@ -106,6 +109,12 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited.
     pub throttles: Throttles,
+    /// Who is to leave.
+    pub leave: Leave,
+    /// When somebody last had, or should have.
+    pub left_ns: Option<u64>,
+    /// Who has stood still for how long.
+    pub stood: Stood,
     /// New jobs are let in while others are limited.
     pub admitting: bool,
     /// Nobody is limited before that: the last time it did not help.
@@ -137,6 +146,9 @@ impl Memory {
             counters,
             all_until_ns: 0,
             throttles: Throttles::default(),
+            leave: Leave::default(),
+            left_ns: None,
+            stood: Stood::new(now_ns),
             admitting: false,
             free_until_ns: 0,
             misjudged: 0,
@@ -212,17 +224,35 @@ impl Memory {
         self.quarantined |= self.suspects;
         self.suspects = 0;
         self.throttles = Throttles::default();
+        self.stood.forget();
+    }
+
+    /// Who made it slow, as long as that can be known: later they stand still, and what is slow then is slow for other reasons.
+    fn culprits(&self, view: &View) -> Option<(u16, JobSet)> {
+        let freeze = self.freeze.as_ref().filter(|freeze| !freeze.widened)?;
+        let late = view.now_ns.saturating_sub(freeze.hold_since_ns) >= self.config.guilty_timeout_ns;
+        view.made_slow().filter(|_| !late)
+    }
+
+    /// In a real freeze: for how long they stand still is counted.
+    pub fn blame(&mut self, view: &View) {
+        let culprits = self.culprits(view);
+        if let (Some(freeze), Some((_, jobs))) = (&mut self.freeze, culprits) {
+            freeze.blamed = freeze.blamed.or(&jobs);
+        }
+    }
+
+    /// The time since the last step.
+    pub fn note_stood(&mut self, living: &JobSet, now_ns: u64) {
+        let blamed = self.freeze.filter(|freeze| !freeze.ordered && !freeze.precaution).map(|freeze| freeze.blamed);
+        self.stood.note(&blamed.unwrap_or_default(), living, now_ns);
     }
 
     /// In a real freeze, as soon as it is known who made it slow: they get their disk back bit by bit when it is over.
     pub fn limit(&mut self, view: &View) {
         let (step, now_ns) = (self.config.throttle_step, view.now_ns);
-        let Some(freeze) = self.freeze.as_mut().filter(|_| self.config.throttle && now_ns >= self.free_until_ns) else {
-            return;
-        };
-        // Later they stand still, and what is slow then is slow for other reasons.
-        let late = now_ns.saturating_sub(freeze.hold_since_ns) >= self.config.guilty_timeout_ns;
-        let Some((filesystem, jobs)) = view.made_slow().filter(|_| !late && !freeze.widened) else { return };
+        let culprits = self.culprits(view).filter(|_| self.config.throttle && now_ns >= self.free_until_ns);
+        let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) else { return };
         if freeze.limited != Some(filesystem) {
             // Limited already and slow once more: that was too much.
             self.throttles.halve(filesystem, step, now_ns);
@@ -266,7 +296,12 @@ impl Memory {
             Deed::Extend => self.extend(now_ns),
             Deed::Narrow | Deed::Widen => self.change_hold(&t, now_ns),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
+            Deed::Vacate | Deed::Evacuate => self.begin_leaving(&t, now_ns),
             _ => {}
+        }
+        if self.leave.who.any() && !matches!(t.to, NodeState::Vacating | NodeState::Emergency) {
+            self.leave = Leave::default();
+            self.left_ns = Some(now_ns);
         }
         if let Some(freeze) = &mut self.freeze {
             freeze.ordered |= t.cause == Cause::Ordered;
@@ -296,6 +331,7 @@ impl Memory {
             precaution,
             hold_ns,
             calm_ns: now_ns,
+            blamed: JobSet::default(),
             limited: None,
             accused: 0,
             before,
@@ -310,6 +346,24 @@ impl Memory {
                 self.counters.hold_ns = hold_ns;
             }
         }
+    }
+
+    /// Until they are gone they stand still; so does everybody in an emergency.
+    fn begin_leaving(&mut self, t: &Transition, now_ns: u64) {
+        let running = self.freeze.is_none();
+        if running {
+            self.begin_freeze(false, None, now_ns);
+        } else if self.freeze.is_some_and(|freeze| freeze.precaution) {
+            self.extend(now_ns);
+        }
+        if let Some(freeze) = &mut self.freeze {
+            if running || t.deed == Deed::Evacuate {
+                (freeze.hold, freeze.hold_since_ns) = (t.hold, now_ns);
+            }
+            freeze.hold = freeze.hold.or(t.hold);
+        }
+        let overdue = if t.cause == Cause::VacateOverdue { self.leave.who } else { Hold::Nobody };
+        self.leave = Leave { who: t.hold, since_ns: now_ns, overdue };
     }
 
     fn change_hold(&mut self, t: &Transition, now_ns: u64) {
@@ -330,7 +384,10 @@ impl Memory {
             let backoff_ns = self.config.innocent_backoff_ns << self.misjudged.min(DOUBLINGS);
             self.all_until_ns = now_ns.saturating_add(backoff_ns);
             self.misjudged += 1;
-            // Nor is anybody limited for what he may not have done.
+            // Nor is anybody limited for what he may not have done, or counted.
+            if let Some(freeze) = &mut self.freeze {
+                freeze.blamed = JobSet::default();
+            }
             if let Some(filesystem) = self.freeze.and_then(|freeze| freeze.limited) {
                 self.throttles.end(filesystem);
             }

@@ -5,6 +5,7 @@
 
 mod budget;
 mod events;
+mod leave;
 mod memory;
 mod rungs;
 mod view;
@@ -39,8 +40,12 @@ pub struct LadderConfig {
     pub effect_timeout_ns: u64,
     /// How long the same evidence leads to no freeze after batch was found innocent.
     pub innocent_backoff_ns: u64,
-    /// Longest freeze.
+    /// Longest freeze; whoever has stood still for so long in all leaves.
     pub freeze_max_ns: u64,
+    /// HTCondor's time for ending a job that is to leave.
+    pub vacate_deadline_ns: u64,
+    /// An emergency ends by itself when storage has been well for so long.
+    pub emergency_quiet_ns: u64,
     /// A filesystem with less than this share of batch is not used by batch.
     pub batch_share_min: f64,
     /// With this share of the device that is slow weak evidence is enough for a real freeze.
@@ -76,12 +81,16 @@ pub struct Inputs<'a> {
     pub jobs: Option<u32>,
     /// Those of them that can be told apart.
     pub living: JobSet,
+    /// The one of them that began last.
+    pub youngest: Option<usize>,
     /// The guard's own checks are good (cgroup tree, freezer, ...).
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.
     pub drained: bool,
     /// An operator asks for a freeze of all jobs.
     pub ordered: bool,
+    /// An operator gives the node back to batch, just now.
+    pub resumed: bool,
 }
 
 /// What is to be done; the caller makes the node so.
@@ -98,6 +107,10 @@ pub struct Actions {
     pub filesystem: Option<u16>,
     /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
     pub throttles: Throttles,
+    /// Who shall leave the node, through HTCondor.
+    pub leave: Hold,
+    /// Those of them whom HTCondor has not ended in time: by force.
+    pub overdue: Hold,
     /// The freeze is a precaution.
     pub precaution: bool,
     /// Filesystems in quarantine, bit by index.
@@ -176,6 +189,7 @@ impl Ladder {
         }
         memory.settle_precaution(now_ns);
         memory.throttles.of_living(&inputs.living, inputs.filesystems.len());
+        memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
             memory.apply(transition, now_ns, &mut events);
@@ -226,6 +240,8 @@ impl Ladder {
             hold: freeze.map_or(Hold::Nobody, |f| f.hold),
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.throttles,
+            leave: memory.leave.who,
+            overdue: memory.leave.overdue,
             precaution,
             quarantined: memory.quarantined,
             reason,

@@ -5,7 +5,7 @@ use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
-use crate::gauge::{GaugeState, GaugeVerdict};
+use crate::gauge::{GaugeState, GaugeVerdict, Then};
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use intf::segment::SeriesId;
@@ -114,6 +114,14 @@ pub(super) struct View {
     pub living: JobSet,
     /// An operator asks for a freeze.
     pub ordered: bool,
+    /// An operator gives the node back.
+    pub resumed: bool,
+    /// A gauge says that jobs must go, one by one.
+    pub crowded: Option<(Cause, About)>,
+    /// A gauge says that all of them must.
+    pub danger: Option<(Cause, About)>,
+    /// The job that began last.
+    pub youngest: Option<usize>,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
 }
@@ -137,6 +145,10 @@ impl View {
             jobs: inputs.jobs,
             living: inputs.living,
             ordered: inputs.ordered,
+            resumed: inputs.resumed,
+            crowded: None,
+            danger: None,
+            youngest: inputs.youngest,
             others_use_it: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {
@@ -160,7 +172,15 @@ impl View {
                 GaugeState::Stale => Cause::GaugeStale,
                 GaugeState::Kept | GaugeState::Absent => continue,
             };
-            view.against = view.against.or(Some((cause, About::gauge(index, verdict))));
+            let about = Some((cause, About::gauge(index, verdict)));
+            view.against = view.against.or(about);
+            match verdict.then {
+                // That nothing is heard is no reason to throw anybody out.
+                _ if cause == Cause::GaugeStale => {}
+                Then::Close => {}
+                Then::Vacate => view.crowded = view.crowded.or(about),
+                Then::Emergency => view.danger = view.danger.or(about),
+            }
         }
         if memory.suspects != 0 {
             let index = memory.suspects.trailing_zeros() as usize;

@@ -13,3 +13,4 @@ mod properties;
 mod steps;
 mod stuck;
 mod throttled;
+mod vacating;

@@ -126,9 +126,11 @@ impl Model {
             others_use: &[],
             jobs: Some(4),
             living: policy::JobSet::default(),
+            youngest: None,
             self_check: true,
             drained: false,
             ordered: false,
+            resumed: false,
         };
         let actions = self.ladder.step(&inputs, now);
         self.frozen = actions.hold.any();

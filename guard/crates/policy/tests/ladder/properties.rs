@@ -4,7 +4,7 @@
 use crate::steps::{config, Steps, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Hold, JobSet, Level, SignalState};
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, SignalState, Then};
 use proptest::prelude::*;
 
 /// Something that lasts for a number of ticks.
@@ -22,6 +22,8 @@ struct Spell {
     living: u8,
     slack: f64,
     self_check: bool,
+    gauge: GaugeState,
+    then: Then,
 }
 
 fn spell() -> impl Strategy<Value = Spell> {
@@ -31,6 +33,8 @@ fn spell() -> impl Strategy<Value = Spell> {
     let stuck = || prop::bool::weighted(0.1);
     let share = prop_oneof![Just(0.0f32), Just(0.5), Just(f32::NAN)];
     let jobs = prop_oneof![4 => Just(Some(3)), 1 => Just(Some(0)), 1 => Just(None)];
+    let gauge = prop_oneof![8 => Just(GaugeState::Kept), 1 => Just(GaugeState::Broken), 1 => Just(GaugeState::Stale)];
+    let then = prop_oneof![Just(Then::Close), Just(Then::Vacate), Just(Then::Emergency)];
     let ticks = prop_oneof![3 => 1u32..20, 2 => 20u32..500, 1 => 500u32..8000];
     (
         ticks,
@@ -40,14 +44,27 @@ fn spell() -> impl Strategy<Value = Spell> {
         share,
         0u32..2,
         (jobs, prop::option::of(0u8..8), prop_oneof![3 => Just(7u8), 1 => 0u8..8]),
-        -1.0f64..1.0,
-        prop::bool::weighted(0.95),
+        (-1.0f64..1.0, prop::bool::weighted(0.95)),
+        (gauge, then),
     )
-        .prop_map(
-            |(ticks, levels, signals, stuck, share, batch_in_flight, (jobs, guilty, living), slack, self_check)| {
-                Spell { ticks, levels, signals, stuck, share, batch_in_flight, jobs, guilty, living, slack, self_check }
-            },
-        )
+        .prop_map(|(ticks, levels, signals, stuck, share, batch_in_flight, who, own, gauge)| {
+            let ((jobs, guilty, living), (slack, self_check), (gauge, then)) = (who, own, gauge);
+            Spell {
+                ticks,
+                levels,
+                signals,
+                stuck,
+                share,
+                batch_in_flight,
+                jobs,
+                guilty,
+                living,
+                slack,
+                self_check,
+                gauge,
+                then,
+            }
+        })
 }
 
 fn jobs(bits: u8) -> JobSet {
@@ -69,6 +86,7 @@ fn set(steps: &mut Steps, spell: &Spell) {
     steps.jobs = spell.jobs;
     steps.living = jobs(spell.living);
     steps.self_check = spell.self_check;
+    (steps.gauges[0].state, steps.gauges[0].then) = (spell.gauge, spell.then);
 }
 
 proptest! {
@@ -87,32 +105,38 @@ proptest! {
                 let before = steps.state();
                 if before == NodeState::Throttled {
                     throttled = true;
-                } else if before != NodeState::Frozen {
+                } else if before < NodeState::Frozen {
                     throttled = false;
                 }
                 let actions = steps.step().clone();
                 let now = steps.now;
-                // Nothing is frozen for longer than freeze_max.
-                match actions.hold.any() {
+                // Nothing is frozen for longer than freeze_max, and who leaves not for longer than he is given for that; in an
+                // emergency nobody comes back.
+                match actions.hold.any() && actions.state != NodeState::Emergency {
                     true => {
                         let since = *frozen_since.get_or_insert(now);
-                        prop_assert!(now - since <= config.freeze_max_ns);
+                        let leaving_ns = if actions.leave.any() { config.vacate_deadline_ns } else { 0 };
+                        prop_assert!(now - since <= config.freeze_max_ns + leaving_ns);
                         prop_assert!(!actions.precaution || now - since <= config.precaution_ns + TICK);
                     }
                     false => frozen_since = None,
                 }
                 // Some jobs alone are never all of them, nor do they stand still as a precaution.
                 if let Hold::Jobs(set) = actions.hold {
-                    prop_assert!(!set.is_empty() && set.len() < 3 && !actions.precaution);
-                    prop_assert!(actions.filesystem.is_some());
+                    prop_assert!(!set.is_empty() && !actions.precaution);
+                    prop_assert!(actions.leave.any() || (actions.filesystem.is_some() && set.len() < 3));
                 }
+                // Who leaves stands still until then, and force is for them alone.
+                let inside = |some: Hold, others: Hold| others.or(some) == others;
+                prop_assert!(inside(actions.leave, actions.hold) && inside(actions.overdue, actions.leave));
+                prop_assert!(!actions.overdue.any() || actions.state == NodeState::Emergency);
                 // New jobs are let in in the open state, beside those who are limited, or in a precaution out of these.
                 let may = matches!(actions.state, NodeState::Open | NodeState::Throttled);
                 prop_assert!(!actions.admit || may || actions.precaution);
                 // Throttled is when somebody is limited, and everybody has something left.
                 let limited = !actions.throttles.is_empty();
                 prop_assert!(limited || actions.state != NodeState::Throttled);
-                prop_assert!(!limited || matches!(actions.state, NodeState::Throttled | NodeState::Frozen));
+                prop_assert!(!limited || actions.state >= NodeState::Throttled);
                 for throttle in actions.throttles.iter() {
                     prop_assert!(throttle.share > 0.0 && throttle.share < 1.0);
                     prop_assert!(throttle.jobs.and(&steps.living) == throttle.jobs);
@@ -146,9 +170,16 @@ proptest! {
                     }
                     // A real freeze does not end before its hold time, except by freeze_max, or of those who come back with
                     // less than they had.
-                    if event.deed == Deed::Thaw && !event.precaution && event.cause != Cause::FreezeMax {
+                    if event.deed == Deed::Thaw
+                        && !event.precaution
+                        && !matches!(event.cause, Cause::FreezeMax | Cause::Left | Cause::Quiet)
+                    {
                         let hold_ns = if throttled { config.precaution_ns } else { config.hold_ns };
                         prop_assert!(event.lasted_ns.unwrap() >= hold_ns, "{event:?}");
+                    }
+                    // Nobody leaves because nothing is heard.
+                    if event.deed == Deed::Evacuate || (event.deed == Deed::Vacate && event.gauge.is_some()) {
+                        prop_assert!(spell.gauge == GaugeState::Broken || event.cause == Cause::VacateOverdue);
                     }
                     // What is journalled is what happened.
                     if event.deed != Deed::Quarantine && event.deed != Deed::Release && event.deed != Deed::None {
@@ -170,8 +201,15 @@ proptest! {
             jobs: None,
             slack: 1.0,
             self_check: true,
+            gauge: GaugeState::Kept,
+            then: Then::Close,
         };
         set(&mut steps, &calm);
+        // Who is to leave stays, so that it becomes an emergency; an operator ends that.
+        steps.run(config.vacate_deadline_ns + TICK);
+        steps.resumed = true;
+        steps.step();
+        steps.resumed = false;
         let steps_back = (1.0 / config.throttle_step) as u64 + 1;
         steps.run(config.hold_max_ns + 10 * S + steps_back * 2 * S);
         prop_assert_eq!(steps.state(), NodeState::Open);

@@ -27,6 +27,7 @@ pub struct Steps {
     pub self_check: bool,
     pub drained: bool,
     pub ordered: bool,
+    pub resumed: bool,
     pub events: Vec<Event>,
     pub last: Option<Actions>,
 }
@@ -65,6 +66,7 @@ impl Steps {
             self_check: true,
             drained: false,
             ordered: false,
+            resumed: false,
             events: Vec::new(),
             last: None,
         }
@@ -91,12 +93,16 @@ impl Steps {
             others_use: &self.others_use,
             jobs: self.jobs,
             living: self.living,
+            youngest: self.living.iter().last(),
             self_check: self.self_check,
             drained: self.drained,
             ordered: self.ordered,
+            resumed: self.resumed,
         };
         let actions = self.ladder.step(&inputs, self.now);
-        assert_eq!(actions.hold.any(), actions.state == NodeState::Frozen);
+        assert_eq!(actions.hold.any(), actions.state >= NodeState::Frozen);
+        assert_eq!(actions.leave.any(), actions.state >= NodeState::Vacating);
+        assert!(!actions.admit || actions.state < NodeState::Vacating);
         assert_eq!(actions.events.dropped, 0);
         self.events.extend(actions.events.iter());
         self.last.insert(actions)

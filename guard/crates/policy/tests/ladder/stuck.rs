@@ -84,9 +84,11 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         others_use: &[],
         jobs: None,
         living: policy::JobSet::default(),
+        youngest: None,
         self_check: true,
         drained: false,
         ordered: false,
+        resumed: false,
     };
     assert_eq!(steps.ladder.step(&inputs, steps.now + TICK).quarantined, 0);
 }

@@ -4,7 +4,7 @@
 //! A freeze begins with all jobs. When it is known who made storage slow the others run on; if it has not become better in
 //! time then, all of them stand still again.
 
-use super::Rung;
+use super::{make_room, vacate, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
 use crate::ladder::memory::{Freeze, Memory, Transition};
@@ -24,6 +24,9 @@ impl Rung for Frozen {
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         // Frozen without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Calm)) };
+        if let Some(transition) = make_room(memory, view) {
+            return Some(transition);
+        }
         if view.ordered || freeze.ordered {
             return ordered(&freeze, view);
         }
@@ -34,7 +37,7 @@ impl Rung for Frozen {
     }
 }
 
-fn thaw(cause: Cause) -> Transition {
+pub(super) fn thaw(cause: Cause) -> Transition {
     // Not straight to open: new jobs wait until there has been slack. `Memory::apply` knows who stays limited.
     let about = About::default();
     Transition { to: NodeState::Closed, cause, deed: Deed::Thaw, precaution: false, about, hold: Hold::Nobody }
@@ -71,7 +74,13 @@ fn still(cause: Cause, deed: Deed, hold: Hold) -> Transition {
 }
 
 fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    memory.blame(view);
     memory.limit(view);
+    // Whoever cannot run here without harm may as well run elsewhere.
+    let hopeless = memory.stood.for_at_least(memory.config.freeze_max_ns).and(&view.living);
+    if !hopeless.is_empty() {
+        return Some(vacate(Cause::StoodTooLong, About::default(), Hold::Jobs(hopeless)));
+    }
     if let Some(transition) = who(freeze, memory, view) {
         return Some(transition);
     }
@@ -101,7 +110,7 @@ fn with_evidence(cause: Cause, view: &View) -> Transition {
 }
 
 /// Who is to stand still, if not those who do.
-fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
+pub(super) fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Transition> {
     let timeout_ns = memory.config.guilty_timeout_ns;
     let held_ns = view.now_ns.saturating_sub(freeze.hold_since_ns);
     match freeze.hold {

@@ -2,9 +2,11 @@
 //! One file per rung: when to leave it, and for where. To add one: its file here, and its line in `RUNGS`.
 
 mod closed;
+mod emergency;
 mod frozen;
 mod open;
 mod throttled;
+mod vacating;
 
 use super::memory::{Memory, Transition};
 use super::view::{About, View};
@@ -21,23 +23,52 @@ pub(super) trait Rung: Sync {
 }
 
 /// All rungs.
-static RUNGS: [&dyn Rung; 4] = [&open::Open, &closed::Closed, &throttled::Throttled, &frozen::Frozen];
+static RUNGS: [&dyn Rung; 6] =
+    [&open::Open, &closed::Closed, &throttled::Throttled, &frozen::Frozen, &vacating::Vacating, &emergency::Emergency];
 
-/// The rung of a state; a state without one is left for the state that lets nothing start.
+/// What the rung of the present state says.
 pub(super) fn next(memory: &mut Memory, view: &View) -> Option<Transition> {
-    match RUNGS.iter().find(|r| r.state() == memory.state) {
-        Some(rung) => rung.next(memory, view),
-        None => closed::Closed.next(memory, view),
-    }
+    RUNGS.iter().find(|rung| rung.state() == memory.state).and_then(|rung| rung.next(memory, view))
 }
 
 fn freeze(cause: Cause, about: About) -> Transition {
     Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about, hold: Hold::All }
 }
 
+/// Pressure on memory is an average over ten seconds: so long it takes until it shows that somebody has left.
+const SETTLE_NS: u64 = 10_000_000_000;
+
+/// All jobs leave.
+fn evacuate(cause: Cause, about: About) -> Transition {
+    Transition { to: NodeState::Emergency, deed: Deed::Evacuate, ..freeze(cause, about) }
+}
+
+/// These leave.
+fn vacate(cause: Cause, about: About, who: Hold) -> Transition {
+    Transition { to: NodeState::Vacating, deed: Deed::Vacate, hold: who, ..freeze(cause, about) }
+}
+
+/// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: the youngest has the
+/// least to lose.
+fn make_room(memory: &Memory, view: &View) -> Option<Transition> {
+    if view.no_jobs {
+        return None;
+    }
+    if let Some((cause, about)) = view.danger {
+        return Some(evacuate(cause, about));
+    }
+    let (cause, about) = view.crowded?;
+    let settled = memory.left_ns.is_none_or(|left_ns| view.now_ns.saturating_sub(left_ns) >= SETTLE_NS);
+    let youngest = view.youngest.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
+    settled.then(|| vacate(cause, about, youngest))
+}
+
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
 /// them is to blame is known a moment later.
 fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
+    if let Some(transition) = make_room(memory, view) {
+        return Some(transition);
+    }
     if view.ordered {
         return Some(freeze(Cause::Ordered, About::default()));
     }

@@ -2,7 +2,7 @@
 //! Throttled: after a freeze those who made storage slow get their disk back bit by bit. Others run as they like, and new
 //! jobs are let in while storage has slack. Left when nobody is limited any more, or for a freeze.
 
-use super::{escalate, freeze, Rung};
+use super::{escalate, freeze, make_room, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
@@ -25,7 +25,7 @@ impl Rung for Throttled {
         let healthy = view.healthy_for_ns.is_some_and(|healthy_ns| healthy_ns >= view.dwell_ns);
         memory.admitting = view.against.is_none() && (memory.admitting || healthy);
         match of_the_limited(view, memory) {
-            Some((about, filesystem)) => cut(about, filesystem, memory, view),
+            Some((about, filesystem)) => make_room(memory, view).or_else(|| cut(about, filesystem, memory, view)),
             None => escalate(memory, view).or_else(|| ease(memory, view)),
         }
     }

@@ -45,16 +45,22 @@ struct Mount {
     source: String,
 }
 
+/// It is not known whose container that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is not known whose container it is")]
+pub struct Unknown;
+
 /// Finds out, and remembers.
 pub struct Identities {
     root: PathBuf,
+    slice: PathBuf,
     known: HashMap<String, Job>,
 }
 
 impl Identities {
-    /// `root` is normally `/`.
-    pub fn new(root: &Path) -> Self {
-        Identities { root: root.into(), known: HashMap::new() }
+    /// `root` is normally `/`; `slice` is the folder of the cgroup of the jobs.
+    pub fn new(root: &Path, slice: &Path) -> Self {
+        Identities { root: root.into(), slice: slice.into(), known: HashMap::new() }
     }
 
     /// These are there now; what is known of others is forgotten.
@@ -81,6 +87,36 @@ impl Identities {
         }
     }
 
+    /// The process of HTCondor that keeps this container; `Ok(None)` = it has ended.
+    ///
+    /// # Errors
+    /// It is not known whose container it is.
+    pub fn starter(&self, scope: &str) -> Result<Option<u32>, Unknown> {
+        let description = self.description(scope).ok_or(Unknown)?;
+        let pid = description.mounts.iter().find_map(|mount| starter_of(&mount.source)).ok_or(Unknown)?;
+        // Another process may have its number by now, even one of its kind: that one has containers of its own.
+        let elder = |begun: u64| self.processes(scope).is_ok_and(|all| all.iter().all(|process| begun <= *process));
+        let alive = self.is_starter(pid) && self.begun(pid).is_some_and(elder);
+        Ok(alive.then_some(pid))
+    }
+
+    /// When the processes of a container began.
+    fn processes(&self, scope: &str) -> std::io::Result<Vec<u64>> {
+        let pids = std::fs::read_to_string(self.slice.join(scope).join("cgroup.procs"))?;
+        Ok(pids.lines().filter_map(|pid| self.begun(pid.parse().ok()?)).collect())
+    }
+
+    /// In ticks since the boot (proc_pid_stat(5), field 22).
+    fn begun(&self, pid: u32) -> Option<u64> {
+        let stat = std::fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()?;
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    }
+
+    fn is_starter(&self, pid: u32) -> bool {
+        let name = std::fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
+        name.is_ok_and(|name| name.trim_end() == "condor_starter")
+    }
+
     fn look(&self, scope: &str) -> Job {
         let mut job = Job { scope: scope.to_owned(), ..Job::default() };
         let Some(description) = self.description(scope) else { return job };
@@ -104,7 +140,7 @@ impl Identities {
     /// Job and slot, of the starter's child that waits for the container's end.
     fn container_of(&self, starter: u32) -> Option<(String, String)> {
         let process = self.root.join(format!("proc/{starter}"));
-        if std::fs::read_to_string(process.join("comm")).ok()?.trim_end() != "condor_starter" {
+        if !self.is_starter(starter) {
             return None;
         }
         let children = std::fs::read_to_string(process.join(format!("task/{starter}/children"))).ok()?;
@@ -152,6 +188,12 @@ mod tests {
             node.write("run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json", description);
             node.write("proc/1083/comm", "condor_starter\n");
             node.write("proc/1083/task/1083/children", "1100 1101 ");
+            node.write(
+                "proc/1083/stat",
+                "1083 (condor_starter) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 500 1 2\n",
+            );
+            node.write("proc/1200/stat", "1200 (a) b) (c) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 600 1 2\n");
+            node.write("slice/docker-0a1b.scope/cgroup.procs", "1200\n");
             node.write("proc/1100/cmdline", "/usr/bin/something\0else\0");
             node.write("proc/1101/cmdline", "/usr/bin/docker\0start\0-a\0HTCJob12_3_slot1_2_PID1083\0");
             node
@@ -164,7 +206,11 @@ mod tests {
         }
 
         fn of(&self, scope: &str) -> Job {
-            Identities::new(self.0.path()).of(scope)
+            self.identities().of(scope)
+        }
+
+        fn identities(&self) -> Identities {
+            Identities::new(self.0.path(), &self.0.path().join("slice"))
         }
     }
 
@@ -193,6 +239,18 @@ mod tests {
     }
 
     #[test]
+    fn a_starter_is_the_one_that_was_there_before_its_container() {
+        let node = Node::new();
+        let starter = || node.identities().starter("docker-0a1b.scope");
+        assert_eq!(starter(), Ok(Some(1083)));
+        node.write("proc/1083/stat", "1083 (condor_starter) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 601 1 2\n");
+        assert_eq!(starter(), Ok(None), "its number has been given to another one");
+        node.write("proc/1083/comm", "sh\n");
+        assert_eq!(starter(), Ok(None));
+        assert_eq!(node.identities().starter("docker-ffff.scope"), Err(Unknown));
+    }
+
+    #[test]
     fn names_of_containers() {
         for (word, found) in [
             ("HTCJob12_3_slot1_2_PID1083", Some(("12.3", "slot1_2"))),
@@ -214,7 +272,7 @@ mod tests {
     fn it_is_remembered_while_the_job_is_there_and_looked_for_again_while_it_is_not_complete() {
         let node = Node::new();
         let scope = "docker-0a1b.scope";
-        let mut identities = Identities::new(node.0.path());
+        let mut identities = node.identities();
         node.write("proc/1083/task/1083/children", "");
         identities.follow([scope].into_iter());
         assert_eq!(identities.of(scope), job(scope, "", "", "alice"));

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs that are to leave. HTCondor ends them, and queues them again: it is told their slots by a file that the startd's helper
+//! reads. Whom it does not end in time is ended by force: the job's starter first, so that HTCondor does not take the end of the
+//! container for the job's own, and then what is in the container. Slow: for the actuator thread only.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use intf::journal::Job;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
+
+use crate::identity::Identities;
+
+/// A job that is to leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaver {
+    /// Its cgroup below the slice of the jobs.
+    pub scope: Box<str>,
+    /// HTCondor has taken too long.
+    pub by_force: bool,
+}
+
+/// Lets jobs leave.
+pub struct VacateActuator {
+    slice: PathBuf,
+    identities: Identities,
+    deadline: Duration,
+    file: PathBuf,
+    told: Option<String>,
+}
+
+impl VacateActuator {
+    /// Name of the file in the run folder with the slots that are to become empty: one line, separated by commas.
+    pub const SLOTS: &'static str = "vacate";
+
+    /// `slice` is the folder of the cgroup of the jobs, `root` normally `/`. Touches nothing yet.
+    pub fn new(root: &Path, slice: &Path, run: &Path, deadline: Duration) -> Self {
+        let identities = Identities::new(root, slice);
+        VacateActuator { slice: slice.into(), identities, deadline, file: run.join(Self::SLOTS), told: None }
+    }
+
+    /// Tells HTCondor who is to leave.
+    ///
+    /// # Errors
+    /// The file cannot be written; the next call tries again.
+    pub fn tell(&mut self, leavers: &[Leaver]) -> Result<()> {
+        let mut slots: Vec<String> = leavers.iter().map(|leaver| self.identities.of(&leaver.scope).slot).collect();
+        slots.retain(|slot| !slot.is_empty());
+        slots.sort_unstable();
+        let text = slots.join(",") + "\n";
+        if self.told.as_ref() == Some(&text) {
+            return Ok(());
+        }
+        let new = self.file.with_extension("new");
+        std::fs::write(&new, &text).with_context(|| format!("{}", new.display()))?;
+        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))?;
+        self.told = Some(text);
+        Ok(())
+    }
+
+    /// Whose job that is.
+    pub fn of(&mut self, scope: &str) -> Job {
+        self.identities.of(scope)
+    }
+
+    /// Ends a job by force. `Ok(false)` = it was over already.
+    ///
+    /// # Errors
+    /// Its starter does not end, and then it is left alone; or the kernel refuses.
+    pub fn end(&self, scope: &str) -> Result<bool> {
+        let cgroup = self.slice.join(scope);
+        if scope.is_empty() || scope.contains('/') || !cgroup.is_dir() {
+            return Ok(false);
+        }
+        // Whose it is not known has no starter that could take its end for the job's own.
+        if let Ok(Some(starter)) = self.identities.starter(scope) {
+            self.end_starter(starter, scope)?;
+        }
+        let file = cgroup.join("cgroup.kill");
+        match std::fs::write(&file, "1") {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("{}", file.display())),
+        }
+    }
+
+    fn end_starter(&self, pid: u32, scope: &str) -> Result<()> {
+        let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+        let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
+        // From here on the number cannot become another's: once more, is it the one?
+        if self.identities.starter(scope) != Ok(Some(pid)) {
+            return Ok(());
+        }
+        match pidfd_send_signal(&process, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => bail!("starter {pid}: {error}"),
+        }
+        let limit = Timespec::try_from(self.deadline).context("deadline")?;
+        let mut ended = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut ended, Some(&limit)) {
+            Ok(1..) => Ok(()),
+            Ok(0) => bail!("starter {pid} does not end within {} s", self.deadline.as_secs_f64()),
+            Err(error) => Err(error).context("poll"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn actuator(root: &Path) -> VacateActuator {
+        VacateActuator::new(root, &root.join("slice"), &root.join("own"), Duration::from_secs(5))
+    }
+
+    fn write(path: &Path, text: &str) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// A container of HTCondor whose starter is a process of ours.
+    fn node(starter: u32, name: &str) -> tempfile::TempDir {
+        let node = tempfile::tempdir().unwrap();
+        let root = node.path();
+        let description =
+            format!(r#"{{"process":{{"user":{{"uid":7}}}},"mounts":[{{"source":"/x/dir_{starter}/tmp"}}]}}"#);
+        write(&root.join("run/containerd/io.containerd.runtime.v2.task/moby/0a/config.json"), &description);
+        write(&root.join(format!("proc/{starter}/comm")), name);
+        write(&root.join(format!("proc/{starter}/stat")), "1 (x) S 1 1 1 0 -1 0 1 0 0 0 1 2 3 4 20 0 1 0 500 1 2\n");
+        write(&root.join(format!("proc/{starter}/task/{starter}/children")), "77");
+        write(&root.join("proc/77/cmdline"), &format!("docker\0start\0HTCJob1_0_slot1_2_PID{starter}"));
+        write(&root.join("slice/docker-0a.scope/cgroup.procs"), "");
+        write(&root.join("slice/docker-0a.scope/cgroup.kill"), "");
+        write(&root.join("own/x"), "");
+        node
+    }
+
+    fn leaver(scope: &str) -> Leaver {
+        Leaver { scope: scope.into(), by_force: false }
+    }
+
+    #[test]
+    fn htcondor_is_told_the_slots() {
+        let node = node(4_000_000, "condor_starter\n");
+        let mut actuator = actuator(node.path());
+        let told = || std::fs::read_to_string(node.path().join("own/vacate")).unwrap();
+        actuator.tell(&[leaver("docker-0a.scope"), leaver("stranger.scope")]).unwrap();
+        assert_eq!(told(), "slot1_2\n");
+        actuator.tell(&[]).unwrap();
+        assert_eq!(told(), "\n");
+        std::fs::remove_dir_all(node.path().join("own")).unwrap();
+        assert!(actuator.tell(&[leaver("docker-0a.scope")]).unwrap_err().to_string().contains("vacate.new"));
+    }
+
+    #[test]
+    fn the_starter_ends_before_the_container() {
+        let mut starter = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let node = node(starter.id(), "condor_starter\n");
+        assert!(actuator(node.path()).end("docker-0a.scope").unwrap());
+        assert!(starter.wait().unwrap().code().is_none(), "killed");
+        let killed = std::fs::read_to_string(node.path().join("slice/docker-0a.scope/cgroup.kill")).unwrap();
+        assert_eq!(killed, "1");
+    }
+
+    #[test]
+    fn a_process_that_is_no_starter_is_left_alone() {
+        let mut stranger = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let node = node(stranger.id(), "sleep\n");
+        assert!(actuator(node.path()).end("docker-0a.scope").unwrap(), "it has none any more");
+        assert!(stranger.try_wait().unwrap().is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_ended() {
+        let node = node(4_000_000, "condor_starter\n");
+        for scope in ["", "gone.scope", "../slice/docker-0a.scope"] {
+            assert!(!actuator(node.path()).end(scope).unwrap(), "{scope}");
+        }
+    }
+}

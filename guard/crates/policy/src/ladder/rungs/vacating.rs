@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Vacating: some jobs leave through HTCondor, which queues them again; until they are gone they stand still. Left when they are,
+//! or for an emergency when that takes too long.
+
+use super::frozen::{thaw, who};
+use super::{evacuate, Rung};
+use crate::event::{Cause, Deed};
+use crate::jobs::Hold;
+use crate::ladder::memory::{Memory, Transition};
+use crate::ladder::view::{About, View};
+use intf::state::NodeState;
+
+pub(super) struct Vacating;
+
+impl Rung for Vacating {
+    fn state(&self) -> NodeState {
+        NodeState::Vacating
+    }
+
+    fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
+        // Vacating without a freeze cannot be; if it is, the way out is to thaw.
+        let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Left)) };
+        if let Some((cause, about)) = view.danger {
+            return Some(evacuate(cause, about));
+        }
+        let gone = view.no_jobs || memory.leave.who.of_living(&view.living) == Hold::Nobody;
+        if gone && view.ordered {
+            // Nobody moves for a moment in between.
+            return Some(Transition {
+                to: NodeState::Frozen,
+                deed: Deed::None,
+                hold: freeze.hold,
+                ..thaw(Cause::Left)
+            });
+        }
+        if gone {
+            return Some(thaw(Cause::Left));
+        }
+        if view.now_ns.saturating_sub(memory.leave.since_ns) >= memory.config.vacate_deadline_ns {
+            return Some(evacuate(Cause::VacateOverdue, About::default()));
+        }
+        let widen = match (view.ordered, freeze.hold) {
+            (true, Hold::Jobs(_)) => Some(Transition { deed: Deed::Widen, hold: Hold::All, ..thaw(Cause::Ordered) }),
+            _ => who(&freeze, memory, view).filter(|transition| transition.deed == Deed::Widen),
+        };
+        widen.map(|transition| Transition { to: NodeState::Vacating, ..transition })
+    }
+}

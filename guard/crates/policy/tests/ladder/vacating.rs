@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Jobs leave: those who cannot run here without harm, those whose memory is needed, and in an emergency all of them.
+use crate::steps::{config, Steps, MS, S, TICK};
+use intf::segment::{Kind, SeriesId};
+use intf::state::NodeState;
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Ladder, LadderConfig, Level, Then};
+
+fn jobs(places: &[usize]) -> JobSet {
+    places.iter().copied().collect()
+}
+
+/// Without limits, as for a job that does harm with little already.
+fn unlimited() -> Steps {
+    let config = LadderConfig { throttle: false, hold_ns: 10 * S, ..config() };
+    let mut steps = Steps::with(Ladder::new(config, 1000 * S));
+    steps.run(3 * S);
+    steps.events.clear();
+    steps
+}
+
+/// Job 1 makes filesystem 0 slow.
+fn slow(steps: &mut Steps) {
+    steps.level(Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    (steps.guilty[0], steps.batch_share_now[0]) = (Some(jobs(&[1])), 0.5);
+}
+
+fn calm(steps: &mut Steps) {
+    steps.level(Level::Calm);
+    steps.batch_share_now[0] = 0.0;
+}
+
+/// Attacks whenever it runs, for that long of each second that it is let.
+fn attack_until(steps: &mut Steps, state: NodeState, limit: u64) {
+    let start = steps.now;
+    while steps.state() != state {
+        assert!(steps.now - start < limit, "{:?}", steps.said());
+        match steps.last.as_ref().is_some_and(|actions| actions.hold.any()) {
+            true => {
+                steps.run(200 * MS);
+                calm(steps);
+            }
+            false => slow(steps),
+        }
+        steps.step();
+    }
+}
+
+fn vacating() -> Steps {
+    let mut steps = unlimited();
+    attack_until(&mut steps, NodeState::Vacating, 400 * S);
+    steps
+}
+
+#[test]
+fn who_attacks_again_and_again_leaves_and_the_others_run_on() {
+    let steps = vacating();
+    let actions = steps.actions();
+    assert_eq!(
+        (actions.leave, actions.hold, actions.overdue),
+        (Hold::Jobs(jobs(&[1])), Hold::Jobs(jobs(&[1])), Hold::Nobody)
+    );
+    let event = steps.events.last().unwrap();
+    assert_eq!((event.cause, event.deed, event.hold), (Cause::StoodTooLong, Deed::Vacate, Hold::Jobs(jobs(&[1]))));
+    let freezes = steps.said().iter().filter(|(_, deed)| *deed == Deed::Freeze).count();
+    assert!((3..=6).contains(&freezes), "it had its chances: {freezes}");
+}
+
+#[test]
+fn a_job_that_is_alone_leaves_too() {
+    let mut steps = unlimited();
+    (steps.jobs, steps.living) = (Some(1), jobs(&[1]));
+    attack_until(&mut steps, NodeState::Vacating, 400 * S);
+    assert_eq!((steps.actions().leave, steps.actions().hold), (Hold::Jobs(jobs(&[1])), Hold::All));
+    steps.jobs = Some(0);
+    steps.living = JobSet::default();
+    steps.step();
+    assert_eq!((steps.state(), steps.said().last()), (NodeState::Closed, Some(&(Cause::Left, Deed::Thaw))));
+}
+
+#[test]
+fn who_attacks_once_in_a_while_stays() {
+    let mut steps = unlimited();
+    for _ in 0..30 {
+        slow(&mut steps);
+        steps.run(300 * MS);
+        calm(&mut steps);
+        steps.run(60 * S);
+    }
+    assert!(steps.said().iter().all(|(_, deed)| *deed != Deed::Vacate), "{:?}", steps.said());
+}
+
+#[test]
+fn when_they_have_left_it_is_over() {
+    let mut steps = vacating();
+    calm(&mut steps);
+    steps.run(30 * S);
+    assert_eq!(steps.state(), NodeState::Vacating, "as long as it is there, and it is calm");
+    steps.living = jobs(&[0, 2]);
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Closed, Hold::Nobody));
+    assert_eq!(steps.said().last(), Some(&(Cause::Left, Deed::Thaw)));
+    steps.run(3 * S);
+    assert_eq!(steps.state(), NodeState::Open);
+}
+
+#[test]
+fn who_does_not_leave_in_time_makes_it_an_emergency() {
+    let mut steps = vacating();
+    calm(&mut steps);
+    steps.run(config().vacate_deadline_ns);
+    assert_eq!(
+        (steps.state(), steps.said().last()),
+        (NodeState::Emergency, Some(&(Cause::VacateOverdue, Deed::Evacuate)))
+    );
+    let actions = steps.actions();
+    assert_eq!((actions.leave, actions.hold, actions.overdue), (Hold::All, Hold::All, Hold::Jobs(jobs(&[1]))));
+    steps.run(config().vacate_deadline_ns);
+    assert_eq!(steps.actions().overdue, Hold::All, "the others have had their time, too");
+    // Until nobody is there, and for long after that.
+    steps.run(2 * config().emergency_quiet_ns);
+    assert_eq!(steps.state(), NodeState::Emergency);
+    (steps.jobs, steps.living) = (Some(0), JobSet::default());
+    steps.run(TICK);
+    assert_eq!((steps.state(), steps.said().last()), (NodeState::Closed, Some(&(Cause::Quiet, Deed::Thaw))));
+}
+
+#[test]
+fn an_operator_ends_an_emergency() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Emergency);
+    steps.step();
+    assert_eq!(
+        (steps.state(), steps.said().last()),
+        (NodeState::Emergency, Some(&(Cause::GaugeAbove, Deed::Evacuate)))
+    );
+    assert_eq!((steps.actions().leave, steps.actions().overdue), (Hold::All, Hold::Nobody));
+    steps.gauges[0].state = GaugeState::Kept;
+    steps.resumed = true;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Closed, Hold::Nobody));
+    assert_eq!(steps.said().last(), Some(&(Cause::Resumed, Deed::Thaw)));
+    // In any other state it means nothing to the ladder.
+    steps.run(3 * S);
+    assert_eq!(steps.state(), NodeState::Open);
+}
+
+#[test]
+fn where_memory_is_needed_the_youngest_leaves_and_then_the_next() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[2]))));
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[2])), "the others run on");
+    (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Closed);
+    steps.run(9 * S);
+    assert_eq!(steps.state(), NodeState::Closed, "it takes a moment until it shows");
+    steps.run(S + TICK);
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[1]))));
+    (steps.jobs, steps.living) = (Some(1), jobs(&[0]));
+    steps.gauges[0].state = GaugeState::Kept;
+    steps.run(20 * S);
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Open, Hold::Nobody), "that was enough");
+}
+
+#[test]
+fn a_gauge_that_is_not_heard_throws_nobody_out() {
+    for then in [Then::Vacate, Then::Emergency] {
+        let mut steps = Steps::open();
+        (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Stale, then);
+        steps.run(30 * S);
+        assert_eq!((steps.state(), steps.actions().leave), (NodeState::Closed, Hold::Nobody));
+    }
+}
+
+#[test]
+fn jobs_leave_also_while_all_of_them_stand_still() {
+    for order in [false, true] {
+        let mut steps = Steps::open();
+        steps.ordered = order;
+        steps.level(if order { Level::Calm } else { Level::Strong });
+        steps.run(S);
+        assert_eq!(steps.state(), NodeState::Frozen);
+        (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+        steps.step();
+        assert_eq!((steps.actions().leave, steps.actions().hold), (Hold::Jobs(jobs(&[2])), Hold::All));
+        (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
+        steps.step();
+        let after = if order { (NodeState::Frozen, Hold::All) } else { (NodeState::Closed, Hold::Nobody) };
+        assert_eq!((steps.state(), steps.actions().hold), after, "an operator's freeze has no holes");
+    }
+}
+
+#[test]
+fn what_others_do_meanwhile_is_not_overlooked() {
+    let mut steps = vacating();
+    calm(&mut steps);
+    steps.run(S);
+    steps.level(Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Vacating, Hold::All));
+    assert_eq!(steps.actions().leave, Hold::Jobs(jobs(&[1])), "they do not have to leave for it");
+}
