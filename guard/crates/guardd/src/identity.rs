@@ -45,6 +45,15 @@ struct Mount {
     source: String,
 }
 
+/// A process of HTCondor that keeps a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Starter {
+    /// Its number.
+    pub pid: u32,
+    /// When it began, in ticks since the boot.
+    begun: u64,
+}
+
 /// It is not known whose container that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not known whose container it is")]
@@ -91,13 +100,18 @@ impl Identities {
     ///
     /// # Errors
     /// It is not known whose container it is.
-    pub fn starter(&self, scope: &str) -> Result<Option<u32>, Unknown> {
+    pub fn starter(&self, scope: &str) -> Result<Option<Starter>, Unknown> {
         let description = self.description(scope).ok_or(Unknown)?;
         let pid = description.mounts.iter().find_map(|mount| starter_of(&mount.source)).ok_or(Unknown)?;
         // Another process may have its number by now, even one of its kind: that one has containers of its own.
-        let elder = |begun: u64| self.processes(scope).is_ok_and(|all| all.iter().all(|process| begun <= *process));
-        let alive = self.is_starter(pid) && self.begun(pid).is_some_and(elder);
-        Ok(alive.then_some(pid))
+        let elder = |begun: &u64| self.processes(scope).is_ok_and(|all| all.iter().all(|process| begun <= process));
+        let begun = self.begun(pid).filter(|begun| self.is_starter(pid) && elder(begun));
+        Ok(begun.map(|begun| Starter { pid, begun }))
+    }
+
+    /// Is it still there, and the same?
+    pub fn lives(&self, starter: &Starter) -> bool {
+        self.begun(starter.pid) == Some(starter.begun)
     }
 
     /// When the processes of a container began.
@@ -242,9 +256,11 @@ mod tests {
     fn a_starter_is_the_one_that_was_there_before_its_container() {
         let node = Node::new();
         let starter = || node.identities().starter("docker-0a1b.scope");
-        assert_eq!(starter(), Ok(Some(1083)));
+        let known = starter().unwrap().unwrap();
+        assert!(known.pid == 1083 && node.identities().lives(&known));
         node.write("proc/1083/stat", "1083 (condor_starter) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 601 1 2\n");
         assert_eq!(starter(), Ok(None), "its number has been given to another one");
+        assert!(!node.identities().lives(&known));
         node.write("proc/1083/comm", "sh\n");
         assert_eq!(starter(), Ok(None));
         assert_eq!(node.identities().starter("docker-ffff.scope"), Err(Unknown));

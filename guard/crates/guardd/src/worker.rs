@@ -23,6 +23,9 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How often it is looked whether those are still there who are to leave.
 const HURRY: Duration = Duration::from_secs(1);
 
+/// A container whose starter has gone is left to HTCondor for so long.
+const ORPHAN: Duration = Duration::from_secs(60);
+
 /// What the control loop wants.
 #[derive(Clone, Debug)]
 pub struct Wish {
@@ -158,7 +161,6 @@ impl Worker {
     /// Who is to leave does: HTCondor is told, and whoever it has not ended in time is ended.
     fn let_go(&mut self) {
         let leavers = Arc::clone(&self.leavers);
-        self.ended.retain(|(scope, _)| leavers.iter().any(|leaver| leaver.scope == *scope));
         match self.vacate.tell(&leavers) {
             Err(error) if !std::mem::replace(&mut self.mute, true) => {
                 eprintln!("<4>{error:#}: HTCondor is not told which jobs are to leave")
@@ -167,21 +169,25 @@ impl Worker {
             Ok(()) => self.mute = false,
         }
         for leaver in leavers.iter().filter(|leaver| leaver.by_force) {
-            let decided_ns = self.clock.monotonic_ns();
-            let job = self.vacate.of(&leaver.scope);
-            let seen = match self.vacate.end(&leaver.scope) {
-                Ok(false) => continue,
-                Ok(true) => Ok(()),
-                Err(error) => Err(error),
-            };
-            // One that is not gone at once, or cannot be ended, would fill the journal.
-            if !self.ended.insert((leaver.scope.clone(), seen.is_ok())) {
-                continue;
-            }
-            let ended = Ended { job, cause: self.cause, decided_ns, ended_ns: self.clock.monotonic_ns(), seen };
-            if self.outbox.try_send(Message::Ended(ended)).is_err() {
-                Shared::count(&self.shared.dropped);
-            }
+            self.end(&leaver.scope, self.cause);
+        }
+    }
+
+    fn end(&mut self, scope: &str, cause: &'static str) {
+        let decided_ns = self.clock.monotonic_ns();
+        let job = self.vacate.of(scope);
+        let seen = match self.vacate.end(scope) {
+            Ok(false) => return,
+            Ok(true) => Ok(()),
+            Err(error) => Err(error),
+        };
+        // One that is not gone at once, or cannot be ended, would fill the journal.
+        if !self.ended.insert((scope.into(), seen.is_ok())) {
+            return;
+        }
+        let ended = Ended { job, cause, decided_ns, ended_ns: self.clock.monotonic_ns(), seen };
+        if self.outbox.try_send(Message::Ended(ended)).is_err() {
+            Shared::count(&self.shared.dropped);
         }
     }
 
@@ -189,6 +195,10 @@ impl Worker {
     fn look(&mut self, inbox: &Receiver<Wish>) -> Option<Wish> {
         let decided_ns = self.clock.monotonic_ns();
         self.looked_ns = decided_ns;
+        self.ended.retain(|(scope, _)| self.vacate.exists(scope));
+        for orphan in self.vacate.orphans(ORPHAN, decided_ns) {
+            self.end(&orphan, "orphan");
+        }
         if self.io_max.drifted() {
             Shared::count(&self.shared.limit_drifts);
         }

@@ -143,7 +143,7 @@ impl Record {
             "vacate" => "Jobs are to leave the node".into(),
             "evacuate" => "All jobs are to leave the node".into(),
             "kill" if self.outcome == Outcome::Failed => "Jobs could not be ended by force".into(),
-            "kill" => "Jobs were ended by force, their starters first".into(),
+            "kill" => "Jobs were ended by force".into(),
             "quarantine" => format!("{place} was put into quarantine"),
             "release" => format!("{place} was released from quarantine"),
             "drain" => format!("{} drained the node", self.by),
@@ -197,6 +197,7 @@ impl Record {
             "stood_too_long" => {
                 "they have stood still again and again for what they did, for as long as is allowed in all".into()
             }
+            "orphan" => "HTCondor's process that kept them has gone".into(),
             "left" => "those are gone who were to leave".into(),
             "vacate_overdue" => "HTCondor did not end those in time who were to leave".into(),
             "quiet" => "no job is left and storage has been well for long".into(),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Jobs that are to leave. HTCondor ends them, and queues them again: it is told their slots by a file that the startd's helper
 //! reads. Whom it does not end in time is ended by force: the job's starter first, so that HTCondor does not take the end of the
-//! container for the job's own, and then what is in the container. Slow: for the actuator thread only.
+//! container for the job's own, and then what is in the container. A container whose starter has gone before it is nobody's:
+//! HTCondor 23 forgets it. Slow: for the actuator thread only.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use intf::journal::Job;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
-use crate::identity::Identities;
+use crate::identity::{Identities, Starter};
 
 /// A job that is to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,16 @@ pub struct VacateActuator {
     deadline: Duration,
     file: PathBuf,
     told: Option<String>,
+    kept: BTreeMap<Box<str>, Kept>,
+}
+
+/// By whom a container is kept.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// By this process, when it was last seen.
+    By(Starter),
+    /// By nobody, since then (CLOCK_MONOTONIC).
+    NotSince(u64),
 }
 
 impl VacateActuator {
@@ -38,7 +50,36 @@ impl VacateActuator {
     /// `slice` is the folder of the cgroup of the jobs, `root` normally `/`. Touches nothing yet.
     pub fn new(root: &Path, slice: &Path, run: &Path, deadline: Duration) -> Self {
         let identities = Identities::new(root, slice);
-        VacateActuator { slice: slice.into(), identities, deadline, file: run.join(Self::SLOTS), told: None }
+        VacateActuator {
+            slice: slice.into(),
+            identities,
+            deadline,
+            file: run.join(Self::SLOTS),
+            told: None,
+            kept: BTreeMap::new(),
+        }
+    }
+
+    /// Containers whose starter has been gone for `grace`. Whose starter is not known is none of them.
+    pub fn orphans(&mut self, grace: Duration, now_ns: u64) -> Vec<Box<str>> {
+        let scopes = containers(&self.slice);
+        self.kept.retain(|scope, _| scopes.contains(scope));
+        for scope in scopes {
+            let kept = match self.kept.get(&scope) {
+                Some(Kept::By(starter)) if !self.identities.lives(starter) => Kept::NotSince(now_ns),
+                Some(_) => continue,
+                None => match self.identities.starter(&scope) {
+                    Ok(starter) => starter.map_or(Kept::NotSince(now_ns), Kept::By),
+                    Err(_) => continue,
+                },
+            };
+            self.kept.insert(scope, kept);
+        }
+        let orphan = |kept: &Kept| match kept {
+            Kept::By(_) => false,
+            Kept::NotSince(ns) => u128::from(now_ns.saturating_sub(*ns)) >= grace.as_nanos(),
+        };
+        self.kept.iter().filter(|(_, kept)| orphan(kept)).map(|(scope, _)| scope.clone()).collect()
     }
 
     /// Tells HTCondor who is to leave.
@@ -60,6 +101,11 @@ impl VacateActuator {
         Ok(())
     }
 
+    /// Is that container still there?
+    pub fn exists(&self, scope: &str) -> bool {
+        self.slice.join(scope).is_dir()
+    }
+
     /// Whose job that is.
     pub fn of(&mut self, scope: &str) -> Job {
         self.identities.of(scope)
@@ -76,7 +122,7 @@ impl VacateActuator {
         }
         // Whose it is not known has no starter that could take its end for the job's own.
         if let Ok(Some(starter)) = self.identities.starter(scope) {
-            self.end_starter(starter, scope)?;
+            self.end_starter(&starter, scope)?;
         }
         let file = cgroup.join("cgroup.kill");
         match std::fs::write(&file, "1") {
@@ -86,11 +132,12 @@ impl VacateActuator {
         }
     }
 
-    fn end_starter(&self, pid: u32, scope: &str) -> Result<()> {
+    fn end_starter(&self, starter: &Starter, scope: &str) -> Result<()> {
+        let pid = starter.pid;
         let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
         let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
         // From here on the number cannot become another's: once more, is it the one?
-        if self.identities.starter(scope) != Ok(Some(pid)) {
+        if self.identities.starter(scope) != Ok(Some(*starter)) {
             return Ok(());
         }
         match pidfd_send_signal(&process, Signal::KILL) {
@@ -105,6 +152,13 @@ impl VacateActuator {
             Err(error) => Err(error).context("poll"),
         }
     }
+}
+
+/// Names of their cgroups. A slice that is not there has none.
+fn containers(slice: &Path) -> BTreeSet<Box<str>> {
+    let entries = std::fs::read_dir(slice).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".scope")).map(String::into_boxed_str).collect()
 }
 
 #[cfg(test)]
@@ -172,6 +226,20 @@ mod tests {
         assert!(stranger.try_wait().unwrap().is_none());
         stranger.kill().unwrap();
         stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_container_whose_starter_has_gone_is_an_orphan_after_the_grace_time() {
+        let node = node(4_000_000, "condor_starter\n");
+        std::fs::create_dir(node.path().join("slice/stranger.scope")).unwrap();
+        let mut actuator = actuator(node.path());
+        let mut orphans = |second: u64| actuator.orphans(Duration::from_secs(60), second * 1_000_000_000);
+        assert!(orphans(100).is_empty() && orphans(900).is_empty(), "it is there");
+        std::fs::remove_file(node.path().join("proc/4000000/stat")).unwrap();
+        assert!(orphans(1000).is_empty() && orphans(1059).is_empty());
+        assert_eq!(orphans(1060), ["docker-0a.scope".into()]);
+        std::fs::remove_dir_all(node.path().join("slice/docker-0a.scope")).unwrap();
+        assert!(orphans(1070).is_empty());
     }
 
     #[test]

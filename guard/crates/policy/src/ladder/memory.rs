@@ -411,7 +411,8 @@ impl Memory {
         }
         if !precaution {
             self.counters.frozen_ns += lasted_ns;
-            self.thawed_ns = Some(now_ns);
+            // Those who come back soon after a thaw are held for longer; who has left does not come back, and others are not them.
+            self.thawed_ns = Some(now_ns).filter(|_| cause != Cause::Left);
             self.throttles.run(now_ns);
         } else if cause == Cause::Calm {
             self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns });

@@ -196,7 +196,8 @@ impl Ladder {
         }
         self.watch_budget(now_ns, &mut events);
         let memory = &self.memory;
-        let recently = memory.thawed_ns.is_some_and(|t| now_ns.saturating_sub(t) < memory.config.flap_ns);
+        let lately = |ns: Option<u64>| ns.is_some_and(|ns| now_ns.saturating_sub(ns) < memory.config.flap_ns);
+        let recently = lately(memory.thawed_ns) || lately(memory.left_ns);
         // A precaution too: what it cut short looks like requests that share their fate, and a detector that learned
         // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
         // frequent their budget suspends them, and then that is learned.
@@ -237,7 +238,10 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            hold: freeze.map_or(Hold::Nobody, |f| f.hold),
+            // A slice that was emptied need not stand still for as long as an emergency lasts.
+            hold: freeze
+                .filter(|_| !view.no_jobs || memory.state != NodeState::Emergency)
+                .map_or(Hold::Nobody, |f| f.hold),
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.throttles,
             leave: memory.leave.who,

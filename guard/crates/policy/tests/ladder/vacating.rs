@@ -102,6 +102,10 @@ fn when_they_have_left_it_is_over() {
     assert_eq!(steps.said().last(), Some(&(Cause::Left, Deed::Thaw)));
     steps.run(3 * S);
     assert_eq!(steps.state(), NodeState::Open);
+    // Who is still there does not pay for them.
+    slow(&mut steps);
+    steps.step();
+    assert_eq!(steps.ladder.counters().hold_ns, 10 * S);
 }
 
 #[test]
@@ -121,7 +125,17 @@ fn who_does_not_leave_in_time_makes_it_an_emergency() {
     steps.run(2 * config().emergency_quiet_ns);
     assert_eq!(steps.state(), NodeState::Emergency);
     (steps.jobs, steps.living) = (Some(0), JobSet::default());
-    steps.run(TICK);
+    steps.level(Level::Weak);
+    steps.step();
+    assert_eq!(
+        (steps.state(), steps.actions().hold),
+        (NodeState::Emergency, Hold::Nobody),
+        "nobody is there to be frozen"
+    );
+    steps.level(Level::Calm);
+    steps.run(config().emergency_quiet_ns);
+    assert_eq!(steps.state(), NodeState::Emergency);
+    steps.until_left(S);
     assert_eq!((steps.state(), steps.said().last()), (NodeState::Closed, Some(&(Cause::Quiet, Deed::Thaw))));
 }
 

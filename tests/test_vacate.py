@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs leave the node through HTCondor, which queues them again: none is lost, held or taken for complete.
+
+The hog that comes back with all its force is the victim here, the job beside it the innocent. The short times are in
+the node's configuration; what decides is the guard as shipped.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerbench.batch import IDLE, RUNNING, Batch, Job
+from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
+from beerbench.timeline.decisions import Decision
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, assert_undisturbed, percentile, report_of
+from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
+
+HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
+CONFIG = "/etc/beer/guard.toml"
+CROWDED = '[[gauge]]\nname = "crowded"\nsource = "host.load"\nabove = 0.0\nfor = "0s"\ndwell = "1s"\nthen = "vacate"\n'
+
+
+def configure(node: Machine, **ladder: str) -> None:
+    edits = "; ".join(f"s/^{key} = .*/{key} = {value}/" for key, value in ladder.items())
+    node.execute(f"sed -i '{edits}' {CONFIG} && systemctl restart beer-guard", timeout=120)
+
+
+def times_started(job: Job) -> int:
+    return int(job.attributes("NumJobStarts")[0])
+
+
+def evicted(node: Machine, job: Job) -> bool:
+    """HTCondor's log of the job says so (event 004; 024 when the starter had gone before)."""
+    return node.execute(f"grep -qE '^(004|024) \\(0*{job.cluster}\\.' /home/alice/bench.log", check=False).status == 0
+
+
+def assert_queued_again(job: Job) -> None:
+    assert not job.ended(), job.explain()
+    assert job.status in (IDLE, RUNNING), job.explain()
+    held = job.attributes("NumHolds")
+    assert held in (["0"], ["undefined"]), held
+
+
+def decision(guard: Guard, action: str) -> Decision:
+    found = [one for one in guard.decisions() if one.action == action]
+    assert found, guard.why()
+    return found[0]
+
+
+@AGAIN
+def test_who_attacks_again_and_again_leaves_and_is_queued_again(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    configure(node, throttle="false", freeze_max='"15s"', hold_max='"15s"')
+    guard.wait_for_state("open", timeout=120)
+    hog, innocent = batch.submit(HOG), batch.submit("burn --seconds 60 --on-signal 1")
+    hostile, peaceful = (batch.wait_until_ready(job, timeout=240) for job in (hog, innocent))
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    batch.signal(peaceful)
+    began = time.time()
+    batch.signal(hostile)
+    wait_until(lambda: evicted(node, hog), 180, "HTCondor ends the hog", interval=2.0, explain=guard.why)
+    over = time.time()
+    samples = storage.stop().due_between(began + RECOVERY, over)
+    assert_undisturbed(neighbours, began, over)
+    print(
+        f"from {RECOVERY:g} to {over - began:.0f} s: p99 {percentile(samples, 99) * 1e3:.0f} ms, "
+        f"{float((samples.latency > OBJECTIVE_SECONDS).mean()):.2%} over the objective"
+    )
+
+    guard.wait_for_state("open", timeout=120)
+    why = guard.why()
+    print(why)
+    left = decision(guard, "vacate")
+    assert (left.cause, left.jobs) == ("stood_too_long", (hostile.rsplit("/", 1)[1],)), why
+    assert not [one for one in guard.decisions() if one.action in ("evacuate", "kill")], why
+    assert_queued_again(hog)
+    # it may start anew, and waits for a signal then
+    assert report_of(innocent, timeout=300)["ok"] is True
+    assert_one_run(innocent)
+
+
+@pytest.mark.expects("condor_startd.*(not responding|hung)")
+def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, batch: Batch, guard: Guard) -> None:
+    guard.wait_for_state("open", timeout=120)
+    elder, younger = batch.submit("burn --seconds 20 --on-signal 1"), batch.submit("burn --seconds 20 --on-signal 1")
+    scopes = [batch.wait_until_ready(job, timeout=240) for job in (elder, younger)]
+    node.execute("kill -STOP $(pgrep -x condor_startd)")
+    configure(node, vacate_deadline='"10s"')
+    guard.wait_for_state("open", timeout=60)
+    node.execute(f"cat >> {CONFIG} && systemctl reload beer-guard", input=CROWDED, timeout=60)
+    guard.wait_for_state("emergency", timeout=60)
+    gone = [f"[ ! -e {scope} ]" for scope in scopes]
+    wait_until(
+        lambda: node.execute(" && ".join(gone), check=False).status == 0,
+        90,
+        "all jobs are gone",
+        interval=2.0,
+        explain=guard.why,
+    )
+    node.execute("kill -CONT $(pgrep -x condor_startd)")
+    why = guard.why()
+    print(why)
+    vacate, evacuate, kill = (decision(guard, action) for action in ("vacate", "evacuate", "kill"))
+    names = [scope.rsplit("/", 1)[1] for scope in scopes]
+    assert (vacate.cause, len(vacate.jobs)) == ("gauge_above", 1), why
+    assert (evacuate.cause, set(evacuate.jobs)) == ("vacate_overdue", set(names)), why
+    assert kill.jobs == vacate.jobs, why
+    for job in (elder, younger):
+        wait_until(lambda job=job: evicted(node, job), 180, "HTCondor knows it", interval=2.0, explain=job.explain)
+        assert_queued_again(job)
+
+    # nothing starts until an operator says so
+    assert guard.state() == "emergency"
+    node.execute(
+        f'sed -i \'s/^then = "vacate"/then = "close"/; s/^above = 0.0/above = 1000.0/\' {CONFIG} && '
+        "systemctl reload beer-guard && beer resume",
+        timeout=60,
+    )
+    for job in (elder, younger):
+        batch.signal(batch.wait_until_ready(job, timeout=300))
+    for job in (elder, younger):
+        assert report_of(job, timeout=300)["ok"] is True
+        assert times_started(job) == 2
+
+
+def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, guard: Guard) -> None:
+    guard.wait_for_state("open", timeout=120)
+    orphan, other = batch.submit("burn --seconds 5 --on-signal 1"), batch.submit("burn --seconds 5 --on-signal 1")
+    scope, kept = (batch.wait_until_ready(job, timeout=240) for job in (orphan, other))
+    name = scope.rsplit("/", 1)[1]
+    [starter] = [
+        child.split("PID")[1]
+        for child in node.execute("docker ps --no-trunc --format '{{.ID}} {{.Names}}'").stdout.splitlines()
+        if child.split()[0] in name
+    ]
+    node.execute(f"kill -KILL {starter}")
+    began = time.time()
+    gone = f"[ ! -e {scope} ]"
+    wait_until(lambda: node.execute(gone, check=False).status == 0, 180, "it is gone", interval=2.0, explain=guard.why)
+    print(f"gone {time.time() - began:.0f} s after its starter\n{guard.why()}")
+    [ended] = [one for one in guard.decisions() if one.action == "kill"]
+    assert (ended.cause, ended.jobs) == ("orphan", (name,))
+    assert_queued_again(orphan)
+    batch.signal(kept)
+    assert report_of(other, timeout=300)["ok"] is True
+    assert_one_run(other)
