@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
 from beerbench.batch import IDLE, RUNNING, Batch, Job
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
@@ -22,6 +21,8 @@ from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
 CONFIG = "/etc/beer/guard.toml"
 CROWDED = '[[gauge]]\nname = "crowded"\nsource = "host.load"\nabove = 0.0\nfor = "0s"\ndwell = "1s"\nthen = "vacate"\n'
+# When a starter is gone without a word HTCondor queues the job again at the end of its lease (10 min as shipped).
+LEASE = "job_lease_duration = 60"
 
 
 def configure(node: Machine, **ladder: str) -> None:
@@ -87,7 +88,10 @@ def test_who_attacks_again_and_again_leaves_and_is_queued_again(
 
 def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, batch: Batch, guard: Guard) -> None:
     guard.wait_for_state("open", timeout=120)
-    elder, younger = batch.submit("burn --seconds 20 --on-signal 1"), batch.submit("burn --seconds 20 --on-signal 1")
+    elder, younger = (
+        batch.submit("burn --seconds 20 --on-signal 1", LEASE),
+        batch.submit("burn --seconds 20 --on-signal 1", LEASE),
+    )
     scopes = [batch.wait_until_ready(job, timeout=240) for job in (elder, younger)]
     node.execute("kill -STOP $(pgrep -x dockerd)")  # HTCondor waits for it, as for a storage driver that hangs
     configure(node, vacate_deadline='"10s"')
@@ -130,7 +134,10 @@ def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, bat
 
 def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, guard: Guard) -> None:
     guard.wait_for_state("open", timeout=120)
-    orphan, other = batch.submit("burn --seconds 5 --on-signal 1"), batch.submit("burn --seconds 5 --on-signal 1")
+    orphan, other = (
+        batch.submit("burn --seconds 5 --on-signal 1", LEASE),
+        batch.submit("burn --seconds 5 --on-signal 1"),
+    )
     scope, kept = (batch.wait_until_ready(job, timeout=240) for job in (orphan, other))
     name = scope.rsplit("/", 1)[1]
     [starter] = [
@@ -145,6 +152,7 @@ def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, gu
     print(f"gone {time.time() - began:.0f} s after its starter\n{guard.why()}")
     [ended] = [one for one in guard.decisions() if one.action == "kill"]
     assert (ended.cause, ended.jobs) == ("orphan", (name,))
+    wait_until(lambda: evicted(node, orphan), 180, "HTCondor knows it", interval=2.0, explain=orphan.explain)
     assert_queued_again(orphan)
     batch.signal(kept)
     assert report_of(other, timeout=300)["ok"] is True

@@ -32,6 +32,7 @@ request_cpus = 1
 request_memory = 256MB
 request_disk = 100MB
 +BeerQueue = "beer"
+{more}
 queue
 """
 # HTCondor manual, "Job ClassAd Attributes"
@@ -101,10 +102,11 @@ class Batch:
         self._node = node
         node.execute(f"install -o {USER} -g {USER} -m 0600 {KEYTAB} /home/{USER}/batch.keytab")
 
-    def submit(self, arguments: str) -> Job:
+    def submit(self, arguments: str, more: str = "") -> Job:
+        """A job of the payload; `more` lines of the description."""
         done = self._node.execute(
             f"cd /home/{USER} && runuser -u {USER} -- condor_submit -terse -",
-            input=DESCRIPTION.format(arguments=arguments),
+            input=DESCRIPTION.format(arguments=arguments, more=more),
             timeout=120,
         )
         return Job(self._node, int(done.stdout.split(".")[0]), arguments)

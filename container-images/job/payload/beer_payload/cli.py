@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, begin, burn, disk, job, physics, storage, stream
+from beer_payload import __version__, begin, burn, disk, forks, job, memory, physics, storage, stream
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -100,6 +100,17 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(
         run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share, a.on_signal, a.cached)
     )
+
+    one = commands.add_parser("hog-memory", help="test payload, hostile: takes memory and writes to all of it")
+    one.add_argument("--size", type=size, required=True, help="most to take; more than the job is allowed ends it")
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: memory.run(a.size, a.seconds, a.on_signal))
+
+    one = commands.add_parser("fork-bomb", help="test payload, hostile: processes that make processes")
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: forks.run(a.seconds, a.on_signal))
 
     one = commands.add_parser("hog-xrootd", help="test payload, hostile: random reads through XRootD")
     one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use intf::journal::Job;
 use serde::Deserialize;
 
-/// A description has some 50 KiB.
-const LIMIT: u64 = 1 << 20;
+/// A description has some 50 KiB; with the longest environment that the kernel lets a process have, some megabytes.
+const LIMIT: u64 = 16 << 20;
 
 /// Where engines keep descriptions of running containers: beginning of the scope's name, folder, file in the folder of the
 /// container.
@@ -52,6 +52,17 @@ pub struct Starter {
     pub pid: u32,
     /// When it began, in ticks since the boot.
     begun: u64,
+}
+
+/// By whom a container is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// By this process of HTCondor.
+    Starter(Starter),
+    /// By one that has ended.
+    Gone,
+    /// It is not HTCondor's.
+    Nobody,
 }
 
 /// It is not known whose container that is.
@@ -96,17 +107,19 @@ impl Identities {
         }
     }
 
-    /// The process of HTCondor that keeps this container; `Ok(None)` = it has ended.
+    /// The process of HTCondor that keeps this container.
     ///
     /// # Errors
-    /// It is not known whose container it is.
-    pub fn starter(&self, scope: &str) -> Result<Option<Starter>, Unknown> {
+    /// The engine's description of it cannot be read.
+    pub fn keeper(&self, scope: &str) -> Result<Keeper, Unknown> {
         let description = self.description(scope).ok_or(Unknown)?;
-        let pid = description.mounts.iter().find_map(|mount| starter_of(&mount.source)).ok_or(Unknown)?;
+        let Some(pid) = description.mounts.iter().find_map(|mount| starter_of(&mount.source)) else {
+            return Ok(Keeper::Nobody);
+        };
         // Another process may have its number by now, even one of its kind: that one has containers of its own.
         let elder = |begun: &u64| self.processes(scope).is_ok_and(|all| all.iter().all(|process| begun <= process));
         let begun = self.begun(pid).filter(|begun| self.is_starter(pid) && elder(begun));
-        Ok(begun.map(|begun| Starter { pid, begun }))
+        Ok(begun.map_or(Keeper::Gone, |begun| Keeper::Starter(Starter { pid, begun })))
     }
 
     /// Is it still there, and the same?
@@ -255,15 +268,18 @@ mod tests {
     #[test]
     fn a_starter_is_the_one_that_was_there_before_its_container() {
         let node = Node::new();
-        let starter = || node.identities().starter("docker-0a1b.scope");
-        let known = starter().unwrap().unwrap();
+        let starter = || node.identities().keeper("docker-0a1b.scope");
+        let Ok(Keeper::Starter(known)) = starter() else { panic!("{:?}", starter()) };
         assert!(known.pid == 1083 && node.identities().lives(&known));
         node.write("proc/1083/stat", "1083 (condor_starter) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 601 1 2\n");
-        assert_eq!(starter(), Ok(None), "its number has been given to another one");
+        assert_eq!(starter(), Ok(Keeper::Gone), "its number has been given to another one");
         assert!(!node.identities().lives(&known));
         node.write("proc/1083/comm", "sh\n");
-        assert_eq!(starter(), Ok(None));
-        assert_eq!(node.identities().starter("docker-ffff.scope"), Err(Unknown));
+        assert_eq!(starter(), Ok(Keeper::Gone));
+        assert_eq!(node.identities().keeper("docker-ffff.scope"), Err(Unknown));
+        let description = "run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json";
+        node.write(description, r#"{"process":{"user":{"uid":7}},"mounts":[{"source":"/srv"}]}"#);
+        assert_eq!(starter(), Ok(Keeper::Nobody));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
 use crate::actuators::vacate::{Leaver, VacateActuator};
 use crate::clock::Clock;
 use crate::report::Message;
-use crate::shared::Shared;
+use crate::shared::{lock, Shared};
 use intf::journal::Job;
 
 /// Wishes that wait; the loop tries again when there are more.
@@ -175,7 +175,10 @@ impl Worker {
 
     fn end(&mut self, scope: &str, cause: &'static str) {
         let decided_ns = self.clock.monotonic_ns();
-        let job = self.vacate.of(scope);
+        // Whose starter has gone is known to who saw it before.
+        let seen_before =
+            lock(&self.shared.jobs).iter().find(|(_, job)| job.scope == scope).map(|(_, job)| job.clone());
+        let job = seen_before.filter(|job| !job.id.is_empty()).unwrap_or_else(|| self.vacate.of(scope));
         let seen = match self.vacate.end(scope) {
             Ok(false) => return,
             Ok(true) => Ok(()),
@@ -249,21 +252,26 @@ mod tests {
     #[test]
     fn who_is_ended_by_force_is_said_once() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("container")).unwrap();
+        let scope = "docker-0a.scope";
+        std::fs::create_dir(folder.path().join(scope)).unwrap();
+        let description = folder.path().join("run/containerd/io.containerd.runtime.v2.task/moby/0a");
+        std::fs::create_dir_all(&description).unwrap();
+        std::fs::write(description.join("config.json"), r#"{"process":{"user":{"uid":7}}}"#).unwrap();
+        let kill = folder.path().join(scope).join("cgroup.kill");
         let (mut worker, inbox) = worker(folder.path());
         let leaver = |by_force| Wish {
-            leavers: Arc::from([Leaver { scope: "container".into(), by_force }]),
+            leavers: Arc::from([Leaver { scope: scope.into(), by_force }]),
             cause: "vacate_overdue",
             ..Wish::nothing(1)
         };
         let (_wishes, wished) = sync_channel(1);
         worker.grant(leaver(false), &wished);
-        assert!(inbox.try_recv().is_err() && !folder.path().join("container/cgroup.kill").exists());
+        assert!(inbox.try_recv().is_err() && !kill.exists());
         worker.grant(leaver(true), &wished);
         (0..3).for_each(|_| worker.let_go());
         let said: Vec<_> = inbox.try_iter().collect();
         assert!(matches!(&said[..], [Message::Ended(Ended { cause: "vacate_overdue", seen: Ok(()), .. })]), "{said:?}");
-        assert_eq!(std::fs::read_to_string(folder.path().join("container/cgroup.kill")).unwrap(), "1");
+        assert_eq!(std::fs::read_to_string(kill).unwrap(), "1");
     }
 
     /// What the reporter hears of: is it a limit, and did it work?

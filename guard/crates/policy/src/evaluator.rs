@@ -126,6 +126,14 @@ impl Evaluator {
         }
     }
 
+    /// On these filesystems (bit by index) batch is known to be innocent of what breaks this objective: they are judged apart, so
+    /// that they do not hide what happens on others.
+    pub fn excuse(&mut self, objective: u16, filesystems: u128) {
+        if let Some(pool) = self.pools.get_mut(usize::from(objective)) {
+            pool.excuse(filesystems);
+        }
+    }
+
     /// Other objectives. What was learned for one that stays the same is kept. Allocates: for a change of the configuration.
     pub fn reconfigure(&mut self, objectives: &[Objective], filesystems: &[Filesystem]) {
         let mut old: Vec<Option<Pool>> = std::mem::take(&mut self.pools).into_iter().map(Some).collect();

@@ -136,6 +136,10 @@ impl GaugeJudge {
         let (objective, then) = (&self.objective, self.objective.then);
         let unit = SOURCES.get(objective.source).map_or(Unit::Count, |source| source.unit);
         let mut measure = Measure { value: self.verdict.measure.value, limit: objective.above, unit };
+        if !matches!(reading, Reading::Value(_, at_ns) if now_ns.saturating_sub(at_ns) <= objective.grace_ns) {
+            // What is not seen does not last.
+            self.otherwise_ns = None;
+        }
         let state = match reading {
             Reading::Absent => GaugeState::Absent,
             Reading::Missing(since_ns) if now_ns.saturating_sub(since_ns) > objective.grace_ns => GaugeState::Stale,

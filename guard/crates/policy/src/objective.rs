@@ -71,6 +71,10 @@ pub struct Verdict {
     /// Slow measure of the promise, over about a minute: 1 = nothing over the threshold, 0 = at the allowed share,
     /// negative = broken.
     pub slack: f64,
+    /// Filesystems with evidence of their own, bit by index.
+    pub slow: u128,
+    /// The worst of those that are not judged because batch is known to be innocent there, if it has evidence.
+    pub excused: Option<(SeriesId, Measure)>,
     /// The series with the most evidence.
     pub worst: Option<SeriesId>,
     /// Its evidence, and the limit that it was held against.

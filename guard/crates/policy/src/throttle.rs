@@ -68,10 +68,14 @@ impl Throttles {
         self.0.iter_mut().flatten().find(|throttle| throttle.filesystem == filesystem)
     }
 
-    /// These have made it slow: they start with one `step`. Where it is slow once more they join those who were limited before.
+    /// These have made it slow: they start with one `step`. Where others are limited before, all of them have no more than that.
     /// With more disks than there is room for, who had most gets everything back.
     pub fn begin(&mut self, filesystem: u16, jobs: JobSet, step: f32, now_ns: u64) {
         if let Some(throttle) = self.of_mut(filesystem) {
+            if !throttle.may_be(&jobs) {
+                throttle.share = throttle.share.min(step);
+                (throttle.changed_ns, throttle.cut_ns) = (now_ns, Some(now_ns));
+            }
             throttle.jobs = throttle.jobs.or(&jobs);
             return;
         }
@@ -160,6 +164,14 @@ impl Throttles {
         }
     }
 
+    /// On none of these, bit by index.
+    pub fn end_on(&mut self, filesystems: u128) {
+        for place in &mut self.0 {
+            let there = |filesystem: u16| filesystems.checked_shr(u32::from(filesystem)).unwrap_or(0) & 1 == 1;
+            place.take_if(|throttle| there(throttle.filesystem));
+        }
+    }
+
     /// Jobs that have ended are limited no more, nor is a disk that is not there any more or all of whose jobs have ended.
     pub fn of_living(&mut self, living: &JobSet, filesystems: usize) {
         for place in &mut self.0 {
@@ -179,6 +191,11 @@ impl Throttle {
     /// It has been cut, and has not been calm since: or it has just begun.
     pub fn was_cut(&self) -> bool {
         self.cut_ns.is_some()
+    }
+
+    /// Is it these who are limited? Nobody named may be anybody.
+    pub fn may_be(&self, jobs: &JobSet) -> bool {
+        self.jobs.and(jobs) == *jobs
     }
 
     fn halve(&mut self, least: f32, now_ns: u64) {

@@ -63,6 +63,11 @@ pub struct IoMaxActuator {
     applied: BTreeMap<Box<str>, Vec<Limit>>,
     /// Whose limits we have tried to set, on which disks, until it was seen that there are none any more.
     touched: BTreeMap<Box<str>, BTreeSet<(u32, u32)>>,
+    /// When each was last tried, by the number of the try.
+    tried: BTreeMap<Box<str>, u64>,
+    tries: u64,
+    /// systemd has not answered in this round.
+    unanswered: bool,
 }
 
 /// More than all names of jobs that there can be, with some disks each.
@@ -83,6 +88,9 @@ impl IoMaxActuator {
             memory: run.join(Self::MEMORY),
             applied: BTreeMap::new(),
             touched: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            tries: 0,
+            unanswered: false,
         }
     }
 
@@ -104,8 +112,9 @@ impl IoMaxActuator {
         }
     }
 
-    /// Makes it so; says what it did, and nothing of what was so already. Lifts come first. Ends early when `superseded` says
-    /// that something else is wanted by now, or when systemd does not answer: what is left is done the next time.
+    /// Makes it so; says what it did, and nothing of what was so already. Lifts come first, then who has no limit yet, then who has
+    /// waited for longest. Ends early when `superseded` says that something else is wanted by now: what is left is done the next
+    /// time. When systemd does not answer the kernel is told, and systemd the next time.
     pub fn make(&mut self, wanted: &[Limit], superseded: &mut dyn FnMut() -> bool) -> Vec<Outcome> {
         let mut by_scope: BTreeMap<Box<str>, Vec<Limit>> = BTreeMap::new();
         for limit in wanted {
@@ -115,14 +124,19 @@ impl IoMaxActuator {
         let unwanted: Vec<Box<str>> =
             self.touched.keys().filter(|scope| !by_scope.contains_key(*scope)).cloned().collect();
         let lifts = unwanted.into_iter().map(|scope| (scope, Vec::new()));
-        for (scope, limits) in lifts.chain(by_scope) {
-            if !limits.is_empty() && self.applied.get(&scope) == Some(&limits) {
-                continue;
-            }
+        let mut due: Vec<(Box<str>, Vec<Limit>)> = lifts.chain(by_scope).collect();
+        due.retain(|(scope, limits)| limits.is_empty() || self.applied.get(scope) != Some(limits));
+        self.tried.retain(|scope, _| due.iter().any(|(other, _)| other == scope));
+        due.sort_by_key(|(scope, limits)| {
+            (!limits.is_empty(), self.applied.contains_key(scope), self.tried.get(scope).copied().unwrap_or_default())
+        });
+        self.unanswered = false;
+        for (scope, limits) in due {
+            self.tries += 1;
+            self.tried.insert(scope.clone(), self.tries);
             let seen = if limits.is_empty() { self.lift(&scope) } else { self.set(&scope, &limits) };
-            let unanswered = seen.as_ref().is_err_and(|error| error.is::<command::Unanswered>());
             outcomes.push(Outcome { scope, limits, seen });
-            if unanswered || superseded() {
+            if superseded() {
                 break;
             }
         }
@@ -169,10 +183,9 @@ impl IoMaxActuator {
         Ok(())
     }
 
-    fn tell_and_look(&self, scope: &str, limits: &[Limit], folder: &Path) -> Result<()> {
+    fn tell_and_look(&mut self, scope: &str, limits: &[Limit], folder: &Path) -> Result<()> {
         let wanted = || limits.iter().map(Limit::in_kernel);
-        if is_unit(scope) {
-            self.systemctl(scope, &assignments(limits))?;
+        if is_unit(scope) && self.systemctl(scope, &assignments(limits))? {
             let other = limits.iter().try_fold(false, |other, limit| {
                 anyhow::Ok(other | (now(folder, limit.device)? != limit.in_kernel()))
             })?;
@@ -180,7 +193,7 @@ impl IoMaxActuator {
                 return Ok(());
             }
             // It took the disk for another one. There it must not stay.
-            self.systemctl(scope, &PROPERTIES.map(|name| format!("{name}=")))?;
+            self.systemctl(scope, &nothing())?;
         }
         wanted().try_for_each(|wanted| write(folder, &wanted))?;
         wanted().try_for_each(|wanted| match now(folder, wanted.device)? {
@@ -201,10 +214,8 @@ impl IoMaxActuator {
         lifted
     }
 
-    fn lift_in(&self, scope: &str, folder: &Path, devices: &BTreeSet<(u32, u32)>) -> Result<()> {
-        if is_unit(scope) && !gone(folder) {
-            self.systemctl(scope, &PROPERTIES.map(|name| format!("{name}=")))?;
-        }
+    fn lift_in(&mut self, scope: &str, folder: &Path, devices: &BTreeSet<(u32, u32)>) -> Result<()> {
+        let told = !is_unit(scope) || gone(folder) || self.systemctl(scope, &nothing())?;
         for &device in devices {
             if now(folder, device)? != IoMax::unlimited(device) {
                 write(folder, &IoMax::unlimited(device))?;
@@ -212,6 +223,10 @@ impl IoMaxActuator {
             if now(folder, device)? != IoMax::unlimited(device) {
                 bail!("{}: io.max is `{}`", folder.display(), now(folder, device)?.line());
             }
+        }
+        if !told {
+            // It would set them again the next time that it writes anything.
+            bail!("{scope}: systemd does not answer");
         }
         Ok(())
     }
@@ -222,11 +237,20 @@ impl IoMaxActuator {
         self.remember();
     }
 
-    fn systemctl(&self, unit: &str, properties: &[String]) -> Result<()> {
+    /// `Ok(false)` = it does not answer, now or before in this round.
+    fn systemctl(&mut self, unit: &str, properties: &[String]) -> Result<bool> {
+        if self.unanswered {
+            return Ok(false);
+        }
         let mut arguments = vec!["set-property", "--runtime", "--", unit];
         arguments.extend(properties.iter().map(String::as_str));
-        command::run(&self.systemctl, &arguments, self.deadline)
-            .with_context(|| format!("systemctl {}", arguments.join(" ")))
+        match command::run(&self.systemctl, &arguments, self.deadline) {
+            Err(error) if error.is::<command::Unanswered>() => {
+                self.unanswered = true;
+                Ok(false)
+            }
+            other => other.map(|()| true).with_context(|| format!("systemctl {}", arguments.join(" "))),
+        }
     }
 
     /// Below /run: waits for no disk. Without it limits outlive a guard that dies, until their jobs end.
@@ -255,6 +279,10 @@ fn assignments(limits: &[Limit]) -> Vec<String> {
         PROPERTIES.into_iter().zip(values).map(one).collect::<Vec<_>>()
     };
     limits.iter().flat_map(of).collect()
+}
+
+fn nothing() -> [String; 4] {
+    PROPERTIES.map(|name| format!("{name}="))
 }
 
 fn is_unit(scope: &str) -> bool {
@@ -345,11 +373,42 @@ mod tests {
         assert_eq!(rig.limited(), "a.scope 254:16\n");
         assert!(rig.actuator.make_all(&[limit("a.scope", 40)]).is_empty());
         let outcomes = rig.actuator.make_all(&[limit("a.scope", 80), limit("b.scope", 40)]);
-        assert_eq!(said(&outcomes), [("a.scope", Some(80), true), ("b.scope", Some(40), true)]);
+        assert_eq!(said(&outcomes), [("b.scope", Some(40), true), ("a.scope", Some(80), true)], "who has none first");
         assert_eq!(said(&rig.actuator.make_all(&[limit("b.scope", 40)])), [("a.scope", None, true)]);
         assert_eq!((rig.in_kernel("a.scope").as_str(), rig.in_kernel("b.scope").as_str()), ("", SET));
         assert_eq!(said(&rig.actuator.make_all(&[])), [("b.scope", None, true)]);
         assert_eq!(rig.limited(), "");
+    }
+
+    #[test]
+    fn who_has_waited_for_longest_comes_first() {
+        let mut rig = Rig::new(&["a.scope", "b.scope", "c.scope"]);
+        let wanted = |requests| ["a.scope", "b.scope", "c.scope"].map(|scope| limit(scope, requests));
+        rig.actuator.make_all(&wanted(40));
+        let mut made = Vec::new();
+        for requests in 50..53 {
+            made.extend(rig.actuator.make(&wanted(requests), &mut || true).into_iter().map(|outcome| outcome.scope));
+        }
+        assert_eq!(made, ["a.scope".into(), "b.scope".into(), "c.scope".into()]);
+    }
+
+    #[test]
+    fn the_kernel_is_told_when_systemd_does_not_answer() {
+        let mut rig = Rig::new(&["a.scope", "b.scope"]);
+        let answering = std::mem::replace(&mut rig.actuator.systemctl, rig.folder.path().join("run/asleep"));
+        std::fs::write(&rig.actuator.systemctl, "#!/bin/sh\nexec sleep 60\n").unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&rig.actuator.systemctl, executable).unwrap();
+        rig.actuator.deadline = Duration::from_millis(50);
+        let outcomes = rig.actuator.make_all(&[limit("a.scope", 40), limit("b.scope", 40)]);
+        assert_eq!(said(&outcomes), [("a.scope", Some(40), true), ("b.scope", Some(40), true)]);
+        assert!(rig.in_kernel("b.scope").contains("riops=40"));
+        let outcomes = rig.actuator.make_all(&[limit("a.scope", 40)]);
+        assert_eq!(said(&outcomes), [("b.scope", None, false)], "systemd has to know it too");
+        assert!(rig.in_kernel("b.scope").contains("riops=max") && rig.actuator.knows("b.scope"));
+        (rig.actuator.systemctl, rig.actuator.deadline) = (answering, Duration::from_secs(20));
+        assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("b.scope", None, true)]);
+        assert!(!rig.actuator.knows("b.scope"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use intf::journal::Job;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
-use crate::identity::{Identities, Starter};
+use crate::identity::{Identities, Keeper, Starter};
 
 /// A job that is to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ enum Kept {
     By(Starter),
     /// By nobody, since then (CLOCK_MONOTONIC).
     NotSince(u64),
+    /// Not by HTCondor.
+    Otherwise,
 }
 
 impl VacateActuator {
@@ -68,15 +70,17 @@ impl VacateActuator {
             let kept = match self.kept.get(&scope) {
                 Some(Kept::By(starter)) if !self.identities.lives(starter) => Kept::NotSince(now_ns),
                 Some(_) => continue,
-                None => match self.identities.starter(&scope) {
-                    Ok(starter) => starter.map_or(Kept::NotSince(now_ns), Kept::By),
+                None => match self.identities.keeper(&scope) {
+                    Ok(Keeper::Starter(starter)) => Kept::By(starter),
+                    Ok(Keeper::Gone) => Kept::NotSince(now_ns),
+                    Ok(Keeper::Nobody) => Kept::Otherwise,
                     Err(_) => continue,
                 },
             };
             self.kept.insert(scope, kept);
         }
         let orphan = |kept: &Kept| match kept {
-            Kept::By(_) => false,
+            Kept::By(_) | Kept::Otherwise => false,
             Kept::NotSince(ns) => u128::from(now_ns.saturating_sub(*ns)) >= grace.as_nanos(),
         };
         self.kept.iter().filter(|(_, kept)| orphan(kept)).map(|(scope, _)| scope.clone()).collect()
@@ -114,14 +118,13 @@ impl VacateActuator {
     /// Ends a job by force. `Ok(false)` = it was over already.
     ///
     /// # Errors
-    /// Its starter does not end, and then it is left alone; or the kernel refuses.
+    /// Its starter does not end, or it cannot be known who that is, and then it is left alone; or the kernel refuses.
     pub fn end(&self, scope: &str) -> Result<bool> {
         let cgroup = self.slice.join(scope);
         if scope.is_empty() || scope.contains('/') || !cgroup.is_dir() {
             return Ok(false);
         }
-        // Whose it is not known has no starter that could take its end for the job's own.
-        if let Ok(Some(starter)) = self.identities.starter(scope) {
+        if let Keeper::Starter(starter) = self.identities.keeper(scope)? {
             self.end_starter(&starter, scope)?;
         }
         let file = cgroup.join("cgroup.kill");
@@ -137,7 +140,7 @@ impl VacateActuator {
         let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
         let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
         // From here on the number cannot become another's: once more, is it the one?
-        if self.identities.starter(scope) != Ok(Some(*starter)) {
+        if self.identities.keeper(scope) != Ok(Keeper::Starter(*starter)) {
             return Ok(());
         }
         match pidfd_send_signal(&process, Signal::KILL) {
@@ -232,6 +235,7 @@ mod tests {
     fn a_container_whose_starter_has_gone_is_an_orphan_after_the_grace_time() {
         let node = node(4_000_000, "condor_starter\n");
         std::fs::create_dir(node.path().join("slice/stranger.scope")).unwrap();
+        assert!(actuator(node.path()).end("stranger.scope").unwrap_err().to_string().contains("not known"));
         let mut actuator = actuator(node.path());
         let mut orphans = |second: u64| actuator.orphans(Duration::from_secs(60), second * 1_000_000_000);
         assert!(orphans(100).is_empty() && orphans(900).is_empty(), "it is there");

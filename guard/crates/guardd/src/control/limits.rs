@@ -114,7 +114,7 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
     for (place, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
         let now = || pace?.jobs.iter().find(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
         let Some(rate) = base(bases, throttle.filesystem, Some(job.number), now) else { continue };
-        let (requests, bytes) = part(rate, throttle.share);
+        let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
         limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes });
     }
 }
@@ -133,7 +133,7 @@ fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Opti
             rate
         }
     };
-    let (operations, bytes) = part(rate, throttle.share);
+    let (operations, bytes) = part(rate, throttle.share, 1);
     Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
 }
 
@@ -148,9 +148,11 @@ fn base(bases: &mut Vec<Base>, filesystem: u16, job: Option<u64>, now: impl FnOn
     rate
 }
 
-/// Requests and bytes per second.
-fn part(rate: Rate, share: f32) -> (u64, u64) {
-    ((rate.requests * share).max(LEAST.requests) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
+/// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
+/// a request of any size must be through in a moment.
+fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
+    let least = (LEAST.requests / of.max(1) as f32).max(1.0);
+    ((rate.requests * share).max(least) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
 }
 
 #[cfg(test)]
@@ -246,7 +248,7 @@ mod tests {
         rig.goes("a.scope", 20.0);
         rig.begin(&["a.scope", "b.scope"]);
         rig.follow();
-        assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 1_048_576)]);
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 4, 1_048_576)], "two share the least");
         rig.goes("b.scope", 5000.0);
         rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();

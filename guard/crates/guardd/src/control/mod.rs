@@ -176,6 +176,9 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);
         self.follow_jobs();
+        for objective in 0..self.config.objectives.len() as u16 {
+            self.board.evaluator.excuse(objective, self.ladder.excused(objective, now_ns));
+        }
         self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
         self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
         self.read_gauges(now_ns);
@@ -327,6 +330,8 @@ impl<F: Freezer> ControlLoop<F> {
             // Who leaves for another reason has no part in what goes through the daemons.
             Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
+            // It lasts for long, and batch of other nodes may have no part in it.
+            Hold::All if actions.state == NodeState::Emergency && !self.board.uneasy => Held::Nothing,
             Hold::All => Held::Everything,
         }
     }

@@ -24,12 +24,15 @@ pub(super) struct Pool {
     kind: Option<Kind>,
     /// By filesystem.
     detectors: Vec<Option<SeriesDetector>>,
-    /// How many there are.
+    /// How many there are, and which.
     judged: usize,
+    all: u128,
     /// Filesystems with something to judge in this tick, bit by index; and those whose detector still has evidence of an
     /// earlier one. Of 96 disks most are neither: they are not judged.
     touched: u128,
     awake: u128,
+    /// Filesystems that are judged apart.
+    excused: u128,
     together: Tests,
     /// Most of the last requests were for filesystems that know what is usual: before that the evidence of all of them
     /// says nothing about how much requests have in common.
@@ -55,8 +58,10 @@ impl Pool {
             kind: Kind::of(objective.op, objective.class),
             detectors: Vec::new(),
             judged: 0,
+            all: 0,
             touched: 0,
             awake: 0,
+            excused: 0,
             together: Tests::default(),
             informed: false,
             limits: Limits::of_many(objective.weak, objective.strong, 1),
@@ -90,6 +95,8 @@ impl Pool {
             self.detectors.push(detector);
         }
         self.judged = self.detectors.iter().flatten().count();
+        let judged = self.detectors.iter().enumerate().filter(|(_, detector)| detector.is_some());
+        self.all = judged.fold(0, |all, (index, _)| all | (1 << index));
         // False alarms are stated per request, and a request is judged with its filesystem and with all of them, however
         // many there are.
         let tests = if self.judged > 1 { 2 } else { 1 };
@@ -120,6 +127,14 @@ impl Pool {
         Some(detector)
     }
 
+    pub fn excuse(&mut self, filesystems: u128) {
+        if self.excused != filesystems {
+            self.excused = filesystems;
+            // What is known of all of them together is of others.
+            self.together.reset();
+        }
+    }
+
     pub fn begin(&mut self) {
         for index in bits(std::mem::take(&mut self.touched)) {
             if let Some(Some(detector)) = self.detectors.get_mut(index) {
@@ -130,20 +145,29 @@ impl Pool {
 
     pub fn finish(&mut self, now_ns: u64, tick_s: f64, signal: Signal, acting: bool, rebuilds: &mut usize) -> Verdict {
         let signal = self.signal(now_ns, signal);
-        let mut sum = Tick::default();
+        let (mut sum, mut judged) = (Tick::default(), Tick::default());
+        let mut excused: Option<(usize, f64, Level)> = None;
+        let mut slow = 0;
         let mut worst = self.detectors.iter().position(Option::is_some);
         let mut level = Level::Calm;
         let mut value = 0.0;
         let mut known = 0;
         for index in bits(self.touched | self.awake) {
             let Some(Some(detector)) = self.detectors.get_mut(index) else { continue };
-            level = level.max(detector.finish(now_ns, tick_s, &self.limits));
+            let own = detector.finish(now_ns, tick_s, &self.limits);
             sum.add(detector.tick());
             if detector.ready() {
                 known += detector.tick().requests;
             }
-            if detector.value() > value {
-                (worst, value) = (Some(index), detector.value());
+            if self.excused & (1 << index) == 0 {
+                level = level.max(own);
+                judged.add(detector.tick());
+                slow |= u128::from(own > Level::Calm) << index;
+                if detector.value() > value {
+                    (worst, value) = (Some(index), detector.value());
+                }
+            } else if own > Level::Calm && excused.is_none_or(|(_, most, _)| detector.value() > most) {
+                excused = Some((index, detector.value(), own));
             }
             if detector.value() > 0.0 {
                 self.awake |= 1 << index;
@@ -155,29 +179,38 @@ impl Pool {
             self.informed = 2 * known > sum.requests;
         }
         if self.judged > 1 {
-            level = level.max(self.together.update(&sum, now_ns, tick_s, &self.limits));
-            value = value.max(self.together.value());
+            let none_left = self.all & !self.excused == 0;
+            let own = self.together.update(if none_left { &sum } else { &judged }, now_ns, tick_s, &self.limits);
+            let of_all = self.together.value();
+            match (none_left, excused, worst) {
+                (true, None, Some(index)) if own > Level::Calm => excused = Some((index, of_all, own)),
+                (true, ..) => {}
+                (false, ..) => (level, value) = (level.max(own), value.max(of_all)),
+            }
         }
         self.measure(&sum, tick_s);
         if signal != SignalState::Fresh {
             self.reset();
-            level = Level::Calm;
-            value = 0.0;
+            (level, value, slow, excused) = (Level::Calm, 0.0, 0, None);
         }
         let lesson = match signal {
-            SignalState::Fresh => self.lesson(now_ns, level, acting),
+            SignalState::Fresh => self.lesson(now_ns, excused.map_or(level, |(_, _, own)| level.max(own)), acting),
             _ => Lesson::Deaf,
         };
         self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
         let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).reduce(f64::max);
-        let limit = if level == Level::Strong { self.limits.strong } else { self.limits.weak };
+        let limit = |level| if level == Level::Strong { self.limits.strong } else { self.limits.weak };
+        let measure = |value, level| Measure { value, limit: limit(level), unit: Unit::Nats };
+        let series = |index| Some(SeriesId { filesystem: index as u16, kind: self.kind? });
         Verdict {
             level,
             signal,
             stuck: false,
             slack: 1.0 - self.over / (self.objective.share * self.requests).max(SLACK_MIN),
-            worst: worst.and_then(|index| Some(SeriesId { filesystem: index as u16, kind: self.kind? })),
-            measure: Measure { value, limit, unit: Unit::Nats },
+            slow,
+            excused: excused.and_then(|(index, value, own)| Some((series(index)?, measure(value, own)))),
+            worst: worst.and_then(series),
+            measure: measure(value, level),
             rate: self.rate,
             dependence,
             ..self.unheard()

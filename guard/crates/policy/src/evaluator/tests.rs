@@ -36,6 +36,8 @@ struct Node {
     now: u64,
     disks: u16,
     factor: f64,
+    /// These disks are five times slower, bit by index.
+    slow: u128,
     acting: bool,
     signal: Signal,
     /// A request that never ends.
@@ -52,6 +54,7 @@ impl Node {
             now: S,
             disks: disk_count,
             factor: 1.0,
+            slow: 0,
             acting: false,
             signal: HEARD,
             hangs: false,
@@ -65,6 +68,7 @@ impl Node {
             if self.random.uniform() < 1.0 / 8.0 {
                 let mut buckets = [0; BUCKETS];
                 let latency = 8e6 * (0.324 * self.random.normal()).exp() * self.factor;
+                let latency = if (self.slow >> disk) & 1 == 1 { 5.0 * latency } else { latency };
                 buckets[bucket_of(latency as u64).unwrap()] = 1;
                 self.evaluator.series(&SeriesDelta {
                     series: read(disk),
@@ -332,4 +336,36 @@ fn without_requests_nobody_is_hurt() {
     node.run(3 * S);
     let verdict = node.tick();
     assert_eq!((verdict.level, verdict.measure.value), (Level::Calm, 0.0));
+}
+
+#[test]
+fn a_disk_that_batch_is_innocent_of_does_not_hide_the_others() {
+    let mut node = Node::new(3);
+    node.run(600 * S);
+    node.slow = 1 << 0;
+    node.run(5 * S);
+    let verdict = node.tick();
+    assert_eq!((verdict.level, verdict.slow, verdict.excused), (Level::Strong, 1, None));
+    node.evaluator.excuse(0, 1);
+    node.run(2 * S);
+    let verdict = node.tick();
+    assert_eq!((verdict.level, verdict.slow), (Level::Calm, 0), "{verdict:?}");
+    assert_eq!(verdict.excused.map(|(series, _)| series.filesystem), Some(0));
+    node.slow |= 1 << 2;
+    node.run(5 * S);
+    let verdict = node.tick();
+    assert_eq!((verdict.level, verdict.slow, verdict.worst.map(|s| s.filesystem)), (Level::Strong, 4, Some(2)));
+}
+
+#[test]
+fn a_node_that_is_slow_as_a_whole_without_batch_is_excused_as_a_whole() {
+    let mut node = Node::new(48);
+    node.run(300 * S);
+    node.factor = 2.0;
+    node.run(5 * S);
+    assert_eq!(node.tick().level, Level::Strong);
+    node.evaluator.excuse(0, u128::MAX);
+    node.run(5 * S);
+    let verdict = node.tick();
+    assert!(verdict.level == Level::Calm && verdict.excused.is_some(), "{verdict:?}");
 }

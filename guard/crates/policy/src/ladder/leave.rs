@@ -18,6 +18,41 @@ pub(super) struct Leave {
     pub overdue: Hold,
 }
 
+/// Two departures that did not bring a gauge down: it is not batch that takes the memory.
+const IN_VAIN: u32 = 2;
+/// Less than this share of what it was is down.
+const DOWN: f64 = 0.9;
+
+/// Jobs that left because a gauge was above its limit, one at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    /// What it was when the last one was sent away.
+    value: f64,
+    in_vain: u32,
+    /// Nobody is sent away before that.
+    until_ns: u64,
+}
+
+impl Room {
+    /// It is still (or again) at this value: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`.
+    pub fn ask(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> bool {
+        if now_ns < self.until_ns {
+            return false;
+        }
+        self.in_vain = if self.value > 0.0 && value > DOWN * self.value { self.in_vain + 1 } else { 0 };
+        self.value = value;
+        if self.in_vain >= IN_VAIN {
+            *self = Room { until_ns: now_ns.saturating_add(backoff_ns), ..Room::default() };
+        }
+        now_ns >= self.until_ns
+    }
+
+    /// It is below its limit.
+    pub fn kept(&mut self) {
+        self.value = 0.0;
+    }
+}
+
 /// How long each job has stood still for what it did.
 #[derive(Clone, Debug)]
 pub(super) struct Stood {
@@ -69,6 +104,16 @@ mod tests {
 
     fn jobs(places: &[usize]) -> JobSet {
         places.iter().copied().collect()
+    }
+
+    #[test]
+    fn nobody_is_sent_away_for_a_gauge_that_does_not_come_down() {
+        let mut room = Room::default();
+        assert!(room.ask(0.5, 60, 10) && room.ask(0.5, 60, 20));
+        assert!(!room.ask(0.49, 60, 30) && !room.ask(0.5, 60, 89), "two have left in vain");
+        assert!(room.ask(0.5, 60, 90) && room.ask(0.3, 60, 100) && room.ask(0.2, 60, 110) && room.ask(0.1, 60, 120));
+        room.kept();
+        assert!(room.ask(0.1, 60, 130) && room.ask(0.1, 60, 140) && !room.ask(0.1, 60, 150));
     }
 
     #[test]

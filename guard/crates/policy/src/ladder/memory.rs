@@ -2,7 +2,7 @@
 //! What the ladder remembers from one step to the next.
 
 use super::budget::Budget;
-use super::leave::{Leave, Stood};
+use super::leave::{Leave, Room, Stood};
 use super::view::{About, View};
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
@@ -45,10 +45,12 @@ pub(super) struct Freeze {
     pub calm_ns: u64,
     /// Who made storage slow, also where all of them stand still.
     blamed: JobSet,
-    /// The filesystem on which somebody is limited for it.
-    limited: Option<u16>,
-    /// Objectives that had evidence during it, bit by index.
+    /// On which filesystems, bit by index, and on which of them somebody is limited for it.
+    blamed_on: u128,
+    limited: u128,
+    /// Objectives that had evidence during it, and filesystems of those, bit by index.
     pub accused: u64,
+    pub slow: u128,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
 }
@@ -60,12 +62,14 @@ struct Ended {
     lasted_ns: u64,
 }
 
-/// Batch was found innocent of the breach of an objective.
+/// Batch was found innocent of the breach of an objective on some filesystems.
 #[derive(Clone, Copy, Debug, Default)]
 struct Innocence {
     until_ns: u64,
     times: u32,
-    /// Since when this objective is calm.
+    /// On these, bit by index.
+    filesystems: u128,
+    /// Since when it is calm there.
     calm_since_ns: Option<u64>,
 }
 
@@ -80,6 +84,10 @@ pub(super) struct Transition {
     pub about: About,
     /// Who stands still after it.
     pub hold: Hold,
+}
+
+fn bit(filesystem: u16) -> u128 {
+    1u128.checked_shl(u32::from(filesystem)).unwrap_or(0)
 }
 
 #[derive(Clone, Debug)]
@@ -111,14 +119,16 @@ pub(super) struct Memory {
     pub throttles: Throttles,
     /// Who is to leave.
     pub leave: Leave,
+    /// Who left for a gauge.
+    pub room: Room,
     /// When somebody last had, or should have.
     pub left_ns: Option<u64>,
     /// Who has stood still for how long.
     pub stood: Stood,
     /// New jobs are let in while others are limited.
     pub admitting: bool,
-    /// Nobody is limited before that: the last time it did not help.
-    pub free_until_ns: u64,
+    /// Nobody is limited on a filesystem before that: the last time it did not help.
+    free_until_ns: [u64; FILESYSTEMS],
     /// How often that was so since it last did.
     misjudged: u32,
     /// The last precaution, until it is known whether it was needless.
@@ -147,10 +157,11 @@ impl Memory {
             all_until_ns: 0,
             throttles: Throttles::default(),
             leave: Leave::default(),
+            room: Room::default(),
             left_ns: None,
             stood: Stood::new(now_ns),
             admitting: false,
-            free_until_ns: 0,
+            free_until_ns: [0; FILESYSTEMS],
             misjudged: 0,
             on_trial: None,
             innocence: [Innocence::default(); OBJECTIVES],
@@ -164,7 +175,7 @@ impl Memory {
         if objectives {
             self.innocence = [Innocence::default(); OBJECTIVES];
             if let Some(freeze) = &mut self.freeze {
-                freeze.accused = 0;
+                (freeze.accused, freeze.slow) = (0, 0);
             }
         }
         self.counters.hold_ns = self.counters.hold_ns.clamp(config.hold_ns, config.hold_max_ns);
@@ -190,9 +201,19 @@ impl Memory {
         self.budget.spend(now_ns, lasted_ns);
     }
 
-    /// Is the evidence of this objective known to have nothing to do with batch?
-    pub fn innocent_of(&self, objective: u16, now_ns: u64) -> bool {
-        self.innocence.get(usize::from(objective)).is_some_and(|i| i.until_ns > now_ns)
+    /// On which filesystems is the evidence of this objective known to have nothing to do with batch?
+    pub fn innocent_of(&self, objective: u16, now_ns: u64) -> u128 {
+        let innocence = self.innocence.get(usize::from(objective)).filter(|innocence| innocence.until_ns > now_ns);
+        innocence.map_or(0, |innocence| innocence.filesystems)
+    }
+
+    /// The filesystems are others now.
+    pub fn other_filesystems(&mut self) {
+        self.throttles = Throttles::default();
+        self.innocence = [Innocence::default(); OBJECTIVES];
+        if let Some(freeze) = &mut self.freeze {
+            (freeze.filesystem, freeze.slow) = (None, 0);
+        }
     }
 
     /// Keeps track of innocence: calm for `flap` ends it, new evidence is then judged afresh.
@@ -212,24 +233,46 @@ impl Memory {
         }
     }
 
-    /// Batch stood still and it did not get better: the evidence there is now leads to no freeze for a while.
-    pub fn acquit(&mut self, objectives: u64, now_ns: u64) {
+    /// Batch stood still and it did not get better: evidence of these objectives on these filesystems (none = it cannot be said which:
+    /// all) leads to no freeze for a while. What happens on others is judged as ever.
+    pub fn acquit(&mut self, objectives: u64, filesystems: u128, now_ns: u64) {
         let backoff_ns = self.config.innocent_backoff_ns;
+        let filesystems = if filesystems == 0 { u128::MAX } else { filesystems };
         for (index, innocence) in self.innocence.iter_mut().enumerate() {
             if (objectives >> index) & 1 == 1 {
+                let known = if innocence.until_ns > now_ns { innocence.filesystems } else { 0 };
                 innocence.until_ns = now_ns.saturating_add(backoff_ns << innocence.times.min(DOUBLINGS));
+                innocence.filesystems = known | filesystems;
+                // It is not calm there now.
+                innocence.calm_since_ns = None;
                 innocence.times += 1;
             }
         }
-        self.quarantined |= self.suspects;
-        self.suspects = 0;
-        self.throttles = Throttles::default();
-        self.stood.forget();
+        let suspects = std::mem::take(&mut self.suspects);
+        self.quarantined |= suspects;
+        let acquitted = filesystems | suspects;
+        self.throttles.end_on(acquitted);
+        if self.freeze.is_some_and(|freeze| freeze.blamed_on & !acquitted == 0) {
+            self.stood.forget();
+        }
     }
 
-    /// Who made it slow, as long as that can be known: later they stand still, and what is slow then is slow for other reasons.
+    fn free_until(&self, filesystem: u16) -> u64 {
+        self.free_until_ns.get(usize::from(filesystem)).copied().unwrap_or_default()
+    }
+
+    /// Limits do harm there: nobody is limited on it for a while.
+    pub fn give_up_limits(&mut self, filesystem: u16, now_ns: u64) {
+        self.throttles.end(filesystem);
+        if let Some(until_ns) = self.free_until_ns.get_mut(usize::from(filesystem)) {
+            *until_ns = now_ns.saturating_add(self.config.innocent_backoff_ns);
+        }
+    }
+
+    /// Who made it slow, as long as that can be known: later they stand still, and what is slow then, and who works there, is
+    /// another matter.
     fn culprits(&self, view: &View) -> Option<(u16, JobSet)> {
-        let freeze = self.freeze.as_ref().filter(|freeze| !freeze.widened)?;
+        let freeze = self.freeze.as_ref().filter(|freeze| !freeze.widened && freeze.hold == Hold::All)?;
         let late = view.now_ns.saturating_sub(freeze.hold_since_ns) >= self.config.guilty_timeout_ns;
         view.made_slow().filter(|_| !late)
     }
@@ -237,8 +280,9 @@ impl Memory {
     /// In a real freeze: for how long they stand still is counted.
     pub fn blame(&mut self, view: &View) {
         let culprits = self.culprits(view);
-        if let (Some(freeze), Some((_, jobs))) = (&mut self.freeze, culprits) {
+        if let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) {
             freeze.blamed = freeze.blamed.or(&jobs);
+            freeze.blamed_on |= bit(filesystem);
         }
     }
 
@@ -251,13 +295,15 @@ impl Memory {
     /// In a real freeze, as soon as it is known who made it slow: they get their disk back bit by bit when it is over.
     pub fn limit(&mut self, view: &View) {
         let (step, now_ns) = (self.config.throttle_step, view.now_ns);
-        let culprits = self.culprits(view).filter(|_| self.config.throttle && now_ns >= self.free_until_ns);
+        let culprits = self
+            .culprits(view)
+            .filter(|(filesystem, _)| self.config.throttle && now_ns >= self.free_until(*filesystem));
         let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) else { return };
-        if freeze.limited != Some(filesystem) {
+        if freeze.limited & bit(filesystem) == 0 && self.throttles.of(filesystem).is_some_and(|t| t.may_be(&jobs)) {
             // Limited already and slow once more: that was too much.
             self.throttles.halve(filesystem, step, now_ns);
         }
-        freeze.limited = Some(filesystem);
+        freeze.limited |= bit(filesystem);
         self.throttles.begin(filesystem, jobs, step, now_ns);
     }
 
@@ -312,7 +358,10 @@ impl Memory {
         }
         self.admitting &= !matches!(t.to, NodeState::Open | NodeState::Closed);
         self.state = t.to;
-        self.reason = t.cause;
+        // An emergency is one for the same reason after all have left.
+        if t.to != NodeState::Emergency || t.cause != Cause::Left {
+            self.reason = t.cause;
+        }
     }
 
     fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
@@ -332,8 +381,10 @@ impl Memory {
             hold_ns,
             calm_ns: now_ns,
             blamed: JobSet::default(),
-            limited: None,
+            blamed_on: 0,
+            limited: 0,
             accused: 0,
+            slow: 0,
             before,
         });
         if precaution {
@@ -388,9 +439,7 @@ impl Memory {
             if let Some(freeze) = &mut self.freeze {
                 freeze.blamed = JobSet::default();
             }
-            if let Some(filesystem) = self.freeze.and_then(|freeze| freeze.limited) {
-                self.throttles.end(filesystem);
-            }
+            self.throttles.end_on(self.freeze.map_or(0, |freeze| freeze.limited));
         }
     }
 

@@ -174,10 +174,12 @@ impl Ladder {
 
     /// The filesystems are others now: what was known by their indices is not known any more.
     pub fn other_filesystems(&mut self) {
-        self.memory.throttles = Throttles::default();
-        if let Some(freeze) = &mut self.memory.freeze {
-            freeze.filesystem = None;
-        }
+        self.memory.other_filesystems();
+    }
+
+    /// On which filesystems, bit by index, batch is known to be innocent of what breaks this objective.
+    pub fn excused(&self, objective: u16, now_ns: u64) -> u128 {
+        self.memory.innocent_of(objective, now_ns)
     }
 
     /// One tick.
@@ -238,10 +240,7 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            // A slice that was emptied need not stand still for as long as an emergency lasts.
-            hold: freeze
-                .filter(|_| !view.no_jobs || memory.state != NodeState::Emergency)
-                .map_or(Hold::Nobody, |f| f.hold),
+            hold: freeze.map_or(Hold::Nobody, |f| f.hold),
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.throttles,
             leave: memory.leave.who,

@@ -27,7 +27,7 @@ pub(super) struct About {
     /// Batch uses the device so much that there is little doubt who makes it slow.
     used: bool,
     /// Who made it so, where that is known.
-    guilty: Option<JobSet>,
+    pub guilty: Option<JobSet>,
 }
 
 impl About {
@@ -71,6 +71,11 @@ impl About {
         About { gauge: u16::try_from(index).ok(), measure: Some(verdict.measure), ..About::default() }
     }
 
+    /// What was measured.
+    pub fn value(&self) -> f64 {
+        self.measure.map_or(0.0, |measure| measure.value)
+    }
+
     pub fn filesystem(&self) -> Option<u16> {
         self.filesystem
     }
@@ -106,8 +111,12 @@ pub(super) struct View {
     pub deaf: Option<Cause>,
     /// Objectives with evidence, bit by index.
     pub accused: u64,
-    /// There is no job to freeze.
+    /// Filesystems with evidence, bit by index. None while there is some: of all of them together.
+    pub slow: u128,
+    /// There is no job on the node.
     pub no_jobs: bool,
+    /// Nor does batch of other nodes use it.
+    pub nothing_to_hold: bool,
     /// How many jobs there are, where that is known.
     jobs: Option<u32>,
     /// Those that can be told apart.
@@ -141,7 +150,9 @@ impl View {
             dwell_ns: 0,
             deaf: None,
             accused: 0,
+            slow: 0,
             no_jobs: inputs.jobs == Some(0),
+            nothing_to_hold: inputs.jobs == Some(0) && !from_elsewhere(memory, inputs),
             jobs: inputs.jobs,
             living: inputs.living,
             ordered: inputs.ordered,
@@ -186,9 +197,10 @@ impl View {
             let index = memory.suspects.trailing_zeros() as usize;
             let about = About::stuck(index, inputs);
             view.accuse(about);
+            view.slow |= memory.suspects;
             view.strong = Some((Cause::Stuck, about));
         }
-        if view.no_jobs {
+        if view.nothing_to_hold {
             // Nothing to freeze: it is still a reason to start nothing.
             let harmless = view.strong.map(|(_, about)| (Cause::BreachWithoutBatch, about));
             view.against = view.against.or(harmless);
@@ -200,6 +212,7 @@ impl View {
         memory.armed |= calm;
         if let Some(freeze) = &mut memory.freeze {
             freeze.accused |= view.accused;
+            freeze.slow |= view.slow;
             freeze.calm_ns = if calm { now_ns } else { freeze.calm_ns };
         }
         view
@@ -242,11 +255,13 @@ impl View {
             return;
         }
         let about = About::verdict(verdict, inputs, memory.config.batch_share_guilty);
-        memory.note_calm(verdict.objective, verdict.level == Level::Calm, self.now_ns);
-        if verdict.level != Level::Calm && memory.innocent_of(verdict.objective, self.now_ns) {
+        memory.note_calm(verdict.objective, verdict.excused.is_none(), self.now_ns);
+        if let Some((series, measure)) = verdict.excused {
+            let filesystem = Some(series.filesystem);
+            let about = About { series: Some(series), filesystem, measure: Some(measure), ..About::objective(verdict) };
             self.against = self.against.or(Some((Cause::BreachWithoutBatch, about)));
-            return;
         }
+        self.slow |= verdict.slow;
         match verdict.level {
             Level::Calm => {}
             Level::Weak => {
@@ -269,6 +284,12 @@ impl View {
     fn accuse(&mut self, about: About) {
         self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
     }
+}
+
+/// Does batch of other nodes use the disks, through the storage daemons? It can be held there.
+fn from_elsewhere(memory: &Memory, inputs: &Inputs<'_>) -> bool {
+    let much = |share: &f32| f64::from(*share) >= memory.config.batch_share_guilty;
+    inputs.filesystems.iter().any(|load| load.batch_in_flight > 0) || inputs.batch_share_now.iter().any(much)
 }
 
 /// Runs a stopwatch while `on`; its reading.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{Steps, S, TICK};
+use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{Cause, Deed, Level};
 
@@ -39,6 +40,47 @@ fn other_evidence_freezes_all_the_same() {
     steps.run(2 * S + TICK);
     assert_eq!(steps.state(), NodeState::Closed);
     assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
+}
+
+fn slow(steps: &mut Steps, filesystem: u16) {
+    steps.level(Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem, kind: Kind::STORAGE_READ });
+}
+
+#[test]
+fn innocence_on_one_disk_does_not_hide_what_happens_on_another() {
+    let mut steps = Steps::open();
+    slow(&mut steps, 0);
+    steps.step();
+    steps.until_left(20 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    // The same promise, on the other disk.
+    slow(&mut steps, 1);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    slow(&mut steps, 0);
+    steps.run(3 * S);
+    assert_eq!((steps.state(), steps.actions().reason), (NodeState::Closed, Cause::BreachWithoutBatch));
+}
+
+#[test]
+fn who_is_limited_on_one_disk_stays_so_when_batch_is_innocent_on_another() {
+    let mut steps = Steps::open();
+    slow(&mut steps, 1);
+    (steps.guilty[1], steps.batch_share_now[1]) = (Some([1].into_iter().collect()), 0.5);
+    steps.run(2 * TICK);
+    steps.level(Level::Calm);
+    steps.batch_share_now[1] = 0.0;
+    steps.until_left(10 * S);
+    assert_eq!(steps.state(), NodeState::Throttled);
+    slow(&mut steps, 0);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.until_left(20 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+    assert!(steps.actions().throttles.of(1).is_some());
 }
 
 #[test]

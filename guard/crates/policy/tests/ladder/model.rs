@@ -114,6 +114,7 @@ impl Model {
         }
         self.requests.retain(|r| r.1 > now);
         let signal = if self.signal { Signal::Heard { heartbeat_age_ns: 0 } } else { Signal::Missing };
+        self.evaluator.excuse(0, self.ladder.excused(0, now));
         self.evaluator.finish(now, signal, self.ladder.acting());
         let share = [if self.frozen { 0.0 } else { self.share }];
         let inputs = Inputs {

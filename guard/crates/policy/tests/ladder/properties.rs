@@ -147,7 +147,7 @@ proptest! {
                     let fresh = event.objective.is_none_or(|o| {
                         spell.signals[usize::from(o)] == SignalState::Fresh || event.cause == Cause::Stuck
                     });
-                    if event.deed == Deed::Narrow {
+                    if event.deed == Deed::Narrow && event.cause == Cause::Guilty {
                         let guilty = jobs(spell.guilty.unwrap()).and(&jobs(spell.living));
                         let Hold::Jobs(held) = event.hold else { panic!("{event:?}") };
                         prop_assert_eq!(held.and(&guilty), guilty);
@@ -167,7 +167,8 @@ proptest! {
                             ),
                             "{event:?}"
                         );
-                        prop_assert!(spell.jobs != Some(0), "nothing to freeze: {event:?}");
+                        let elsewhere = spell.batch_in_flight > 0 || spell.share >= 0.2;
+                        prop_assert!(spell.jobs != Some(0) || elsewhere, "nothing to freeze: {event:?}");
                     }
                     // A real freeze does not end before its hold time, except by freeze_max, or of those who come back with
                     // less than they had.
@@ -180,7 +181,8 @@ proptest! {
                     }
                     // Nobody leaves because nothing is heard.
                     if event.deed == Deed::Evacuate || (event.deed == Deed::Vacate && event.gauge.is_some()) {
-                        prop_assert!(spell.gauge == GaugeState::Broken || event.cause == Cause::VacateOverdue);
+                        let called = spell.gauge == GaugeState::Broken || event.cause == Cause::VacateOverdue;
+                        prop_assert!(called || before == NodeState::Emergency);
                     }
                     // What is journalled is what happened.
                     if event.deed != Deed::Quarantine && event.deed != Deed::Release && event.deed != Deed::None {

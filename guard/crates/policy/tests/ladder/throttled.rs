@@ -213,6 +213,60 @@ fn when_the_limited_have_ended_it_is_over() {
 }
 
 #[test]
+fn somebody_else_on_a_disk_with_limits_is_frozen_for_it_and_inherits_nothing() {
+    let mut steps = throttled();
+    steps.run(6 * DWELL);
+    let before = share(&steps);
+    slow(&mut steps, Level::Weak);
+    steps.guilty[0] = Some(jobs(&[2]));
+    steps.step();
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Frozen, before), "less for others would not stop him");
+    steps.step();
+    let throttle = *steps.actions().throttles.of(0).unwrap();
+    assert_eq!((throttle.jobs, throttle.share), (jobs(&[1, 2]), 0.05));
+}
+
+#[test]
+fn who_runs_while_others_stand_still_is_not_blamed_for_what_they_did() {
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.run(3 * TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    steps.guilty[0] = Some(jobs(&[2]));
+    steps.run(10 * TICK);
+    assert_eq!(steps.actions().throttles.of(0).map(|t| t.jobs), Some(jobs(&[1])));
+}
+
+#[test]
+fn that_nothing_is_heard_gives_nobody_more() {
+    let mut steps = throttled();
+    let before = share(&steps);
+    steps.verdicts[0].signal = policy::SignalState::Stale;
+    steps.run(90 * S);
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before));
+    steps.verdicts[0].signal = policy::SignalState::Fresh;
+    steps.run(2 * DWELL);
+    assert!(share(&steps) > before);
+}
+
+#[test]
+fn batch_of_other_nodes_is_held_and_limited_where_no_job_runs() {
+    let mut steps = Steps::open();
+    (steps.jobs, steps.living) = (Some(0), JobSet::default());
+    slow(&mut steps, Level::Strong);
+    steps.guilty[0] = None;
+    steps.run(2 * TICK);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+    calm(&mut steps);
+    steps.until_left(10 * S);
+    assert_eq!(steps.state(), NodeState::Throttled);
+    slow(&mut steps, Level::Weak);
+    steps.guilty[0] = None;
+    steps.step();
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchUsesDisk, Deed::Tighten)), "{:?}", steps.state());
+}
+
+#[test]
 fn it_can_be_turned_off() {
     let off = LadderConfig { throttle: false, ..config() };
     let mut steps = Steps::with(Ladder::new(off, 1000 * S));

@@ -202,9 +202,38 @@ fn jobs_leave_also_while_all_of_them_stand_still() {
         assert_eq!((steps.actions().leave, steps.actions().hold), (Hold::Jobs(jobs(&[2])), Hold::All));
         (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
         steps.step();
-        let after = if order { (NodeState::Frozen, Hold::All) } else { (NodeState::Closed, Hold::Nobody) };
-        assert_eq!((steps.state(), steps.actions().hold), after, "an operator's freeze has no holes");
+        assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All), "a freeze has no holes");
     }
+}
+
+#[test]
+fn the_others_do_not_wait_for_who_leaves() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.run(500 * MS);
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Vacating, Hold::All));
+    steps.level(Level::Calm);
+    steps.run(3 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Vacating, Hold::Jobs(jobs(&[2]))));
+}
+
+#[test]
+fn an_emergency_comes_back_with_new_jobs() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Emergency);
+    steps.step();
+    (steps.jobs, steps.living) = (Some(0), JobSet::default());
+    steps.run(S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Emergency, Hold::Nobody));
+    assert_eq!((steps.said().last(), steps.actions().reason), (Some(&(Cause::Left, Deed::Thaw)), Cause::GaugeAbove));
+    (steps.jobs, steps.living) = (Some(1), jobs(&[0]));
+    steps.step();
+    assert_eq!(
+        (steps.state(), steps.actions().hold, steps.actions().leave),
+        (NodeState::Emergency, Hold::All, Hold::All)
+    );
 }
 
 #[test]

@@ -3,11 +3,11 @@
 //! does not end in time is ended by force.
 
 use super::frozen::thaw;
-use super::Rung;
+use super::{evacuate, Rung};
 use crate::event::Cause;
 use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
-use crate::ladder::view::View;
+use crate::ladder::view::{About, View};
 use intf::state::NodeState;
 
 pub(super) struct Emergency;
@@ -23,6 +23,13 @@ impl Rung for Emergency {
         }
         if view.now_ns.saturating_sub(memory.leave.since_ns) >= memory.config.vacate_deadline_ns {
             memory.leave.overdue = Hold::All;
+        }
+        if view.no_jobs && memory.freeze.is_some() {
+            // Nobody is left who would have to stand still.
+            return Some(Transition { to: NodeState::Emergency, ..thaw(Cause::Left) });
+        }
+        if !view.no_jobs && memory.freeze.is_none() {
+            return Some(evacuate(memory.reason, About::default()));
         }
         let quiet = view.healthy_for_ns.is_some_and(|healthy_ns| healthy_ns >= memory.config.emergency_quiet_ns);
         (quiet && view.no_jobs).then(|| thaw(Cause::Quiet))

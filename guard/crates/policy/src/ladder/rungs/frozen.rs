@@ -87,7 +87,7 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
     if lasted_ns >= memory.config.freeze_max_ns {
         // Without the backoff the same evidence would freeze again at the next tick, and so for ever.
-        memory.acquit(freeze.accused, view.now_ns);
+        memory.acquit(freeze.accused, freeze.slow, view.now_ns);
         return Some(with_evidence(Cause::FreezeMax, view));
     }
     if lasted_ns < freeze.hold_ns {
@@ -98,7 +98,8 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     }
     let all = freeze.hold == Hold::All;
     if all && view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
-        memory.acquit(freeze.accused, view.now_ns);
+        // What is slow now, without batch; what was slow before may well have been its doing.
+        memory.acquit(view.accused, view.slow, view.now_ns);
         return Some(with_evidence(Cause::BatchInnocent, view));
     }
     None

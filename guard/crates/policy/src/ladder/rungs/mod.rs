@@ -49,30 +49,35 @@ fn vacate(cause: Cause, about: About, who: Hold) -> Transition {
 }
 
 /// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: the youngest has the
-/// least to lose.
-fn make_room(memory: &Memory, view: &View) -> Option<Transition> {
+/// least to lose. Not if those who left before did not help.
+fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     if view.no_jobs {
         return None;
     }
     if let Some((cause, about)) = view.danger {
         return Some(evacuate(cause, about));
     }
-    let (cause, about) = view.crowded?;
+    let Some((cause, about)) = view.crowded else {
+        memory.room.kept();
+        return None;
+    };
     let settled = memory.left_ns.is_none_or(|left_ns| view.now_ns.saturating_sub(left_ns) >= SETTLE_NS);
     let youngest = view.youngest.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
-    settled.then(|| vacate(cause, about, youngest))
+    let backoff_ns = memory.config.innocent_backoff_ns;
+    let helps = settled && memory.room.ask(about.value(), backoff_ns, view.now_ns);
+    helps.then(|| vacate(cause, about, youngest))
 }
 
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
 /// them is to blame is known a moment later.
-fn escalate(memory: &Memory, view: &View) -> Option<Transition> {
+fn escalate(memory: &mut Memory, view: &View) -> Option<Transition> {
     if let Some(transition) = make_room(memory, view) {
         return Some(transition);
     }
     if view.ordered {
         return Some(freeze(Cause::Ordered, About::default()));
     }
-    if view.no_jobs {
+    if view.nothing_to_hold {
         return None;
     }
     if let Some((cause, about)) = view.strong {

@@ -7,7 +7,7 @@ use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::{About, View};
-use crate::throttle::Cut;
+use crate::throttle::{Cut, Throttle};
 use intf::state::NodeState;
 
 /// A limit that did not help so often does harm: what the limited write back may hold up the journal of a filesystem that
@@ -33,9 +33,11 @@ impl Rung for Throttled {
 
 /// Evidence that does not call for a freeze at once: weak, on a disk that batch uses, and on which it is limited.
 fn of_the_limited(view: &View, memory: &Memory) -> Option<(About, u16)> {
-    let about = view.guilty.filter(|_| !view.ordered && !view.no_jobs && view.strong.is_none())?;
+    let about = view.guilty.filter(|_| !view.ordered && !view.nothing_to_hold && view.strong.is_none())?;
     let filesystem = about.filesystem()?;
-    memory.throttles.of(filesystem).map(|_| (about, filesystem))
+    // Who is not limited is not stopped by less for those who are.
+    let theirs = |throttle: &&Throttle| throttle.may_be(&about.guilty.unwrap_or_default());
+    memory.throttles.of(filesystem).filter(theirs).map(|_| (about, filesystem))
 }
 
 fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Option<Transition> {
@@ -51,8 +53,7 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
         }),
         Cut::InVain => {
             if memory.throttles.in_vain(filesystem) >= IN_VAIN {
-                memory.throttles.end(filesystem);
-                memory.free_until_ns = view.now_ns.saturating_add(memory.config.innocent_backoff_ns);
+                memory.give_up_limits(filesystem, view.now_ns);
             }
             Some(freeze(Cause::ThrottleNotEnough, about))
         }
@@ -61,6 +62,10 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
 
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
     let (config, now_ns) = (&memory.config, view.now_ns);
+    if view.deaf.is_some() {
+        // That nothing is heard is not calm.
+        return None;
+    }
     match view.calm_for_ns {
         Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns),
         None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),

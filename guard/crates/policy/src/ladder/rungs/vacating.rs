@@ -6,11 +6,16 @@ use super::frozen::{thaw, who};
 use super::{evacuate, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
-use crate::ladder::memory::{Memory, Transition};
+use crate::ladder::memory::{Freeze, Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
 
 pub(super) struct Vacating;
+
+fn calm(freeze: &Freeze, view: &View) -> bool {
+    let held_ns = view.now_ns.saturating_sub(freeze.since_ns);
+    held_ns >= freeze.hold_ns && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns)
+}
 
 impl Rung for Vacating {
     fn state(&self) -> NodeState {
@@ -24,7 +29,7 @@ impl Rung for Vacating {
             return Some(evacuate(cause, about));
         }
         let gone = view.no_jobs || memory.leave.who.of_living(&view.living) == Hold::Nobody;
-        if gone && view.ordered {
+        if gone && (view.ordered || (view.strong.is_some() && freeze.hold == Hold::All)) {
             // Nobody moves for a moment in between.
             return Some(Transition {
                 to: NodeState::Frozen,
@@ -41,6 +46,10 @@ impl Rung for Vacating {
         }
         let widen = match (view.ordered, freeze.hold) {
             (true, Hold::Jobs(_)) => Some(Transition { deed: Deed::Widen, hold: Hold::All, ..thaw(Cause::Ordered) }),
+            // The others need not wait for them.
+            (false, Hold::All) if memory.leave.who != Hold::All && calm(&freeze, view) => {
+                Some(Transition { deed: Deed::Narrow, hold: memory.leave.who, ..thaw(Cause::Calm) })
+            }
             _ => who(&freeze, memory, view).filter(|transition| transition.deed == Deed::Widen),
         };
         widen.map(|transition| Transition { to: NodeState::Vacating, ..transition })

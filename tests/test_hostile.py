@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs that take processes, CPU and memory instead of disks: the slices alone keep storage as it is, the guard need not act.
+
+Victim: the storage client outside the node. The twin runs the same payload as a container beside the slices, with all
+the CPUs and without a limit of memory of its own.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerbench.batch import Batch
+from beerbench.guard import JOBS, Guard
+from beerbench.neighbours import Neighbours
+from beerlab import Machine
+from support import OBJECTIVE_SECONDS, StorageUser, assert_undisturbed, percentile
+from test_protection_disk import AGAIN, RATE, wait_until_learned
+
+ALONE = 15.0
+ATTACK = 20.0
+FORKS, MEMORY = "fork-bomb --seconds 30", "hog-memory --size 1GiB --seconds 30"
+CASES = [
+    pytest.param([FORKS], id="forks", marks=pytest.mark.full),
+    pytest.param([MEMORY], id="memory", marks=pytest.mark.full),
+    pytest.param([FORKS, MEMORY], id="mix"),
+]
+
+
+def number(node: Machine, file: str, key: str = "") -> int:
+    """Of a file in beer-jobs.slice, which counts for those that have ended too."""
+    text = node.execute(f"cat {JOBS}/{file}").stdout
+    return int(next(line.split()[-1] for line in text.splitlines() if not key or line.split()[0] == key))
+
+
+@AGAIN
+@pytest.mark.parametrize("hogs", CASES)
+def test_storage_does_not_notice(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hogs: list[str]
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    jobs = [batch.submit(f"{hog} --on-signal 1") for hog in hogs]
+    scopes = [batch.wait_until_ready(job, timeout=240) for job in jobs]
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    killed = number(node, "memory.events", "oom_kill")
+    quiet_from = time.time()
+    time.sleep(ALONE)
+    began = time.time()
+    for scope in scopes:
+        batch.signal(scope)
+    time.sleep(ATTACK)
+    over = time.time()
+    processes, killed = number(node, "pids.peak"), number(node, "memory.events", "oom_kill") - killed
+    samples = storage.stop()
+    alone, under = samples.due_between(quiet_from, began), samples.due_between(began, over)
+    for name, part in (("alone", alone), ("under attack", under)):
+        slow = float((part.latency > OBJECTIVE_SECONDS).mean())
+        p50, p99 = (percentile(part, share) * 1e3 for share in (50, 99))
+        print(f"{name}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, {slow:.2%} over the objective")
+    print(f"{processes} processes at most, {killed} killed for memory\n{guard.why()}")
+    assert_undisturbed(neighbours, quiet_from, over)
+    # It was an attack.
+    assert processes > 1000 or FORKS not in hogs
+    assert killed > 0 or MEMORY not in hogs
+    assert float((under.latency > OBJECTIVE_SECONDS).mean()) <= 0.01
+    assert node.execute("systemctl is-active xrootd@beer beer-guard condor docker").stdout.split() == ["active"] * 4
