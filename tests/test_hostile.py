@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that take processes, CPU and memory instead of disks: the slices alone keep storage as it is, the guard need not act.
+"""Jobs that take processes, CPU and memory instead of disks: the slices keep storage as it is, the guard need not act.
 
-Victim: the storage client outside the node. The twin runs the same payload as a container beside the slices, with all
-the CPUs and without a limit of memory of its own.
+Victim: the storage client outside the node. Scratch and swap lie on disks of their own: where swap is on a data disk a
+memory hog is a disk hog, and the guard's matter.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def number(node: Machine, file: str, key: str = "") -> int:
 
 
 @AGAIN
+@pytest.mark.layout("scratch-apart")
 @pytest.mark.parametrize("hogs", CASES)
 def test_storage_does_not_notice(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hogs: list[str]
@@ -64,4 +65,6 @@ def test_storage_does_not_notice(
     assert processes > 1000 or FORKS not in hogs
     assert killed > 0 or MEMORY not in hogs
     assert float((under.latency > OBJECTIVE_SECONDS).mean()) <= 0.01
+    acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
+    assert not acted, guard.why()
     assert node.execute("systemctl is-active xrootd@beer beer-guard condor docker").stdout.split() == ["active"] * 4

@@ -24,6 +24,8 @@ HOGS = {
     "direct": "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1",
     "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 600 --on-signal 1",
 }
+# Where swap is on a data disk: it is written and read there for whoever has more memory than he may.
+HOGS["swap"] = "hog-memory --size 1GiB --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0  # the returns of a hog that is not limited: after holds of 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
@@ -71,7 +73,7 @@ def returns(node: Machine, batch: Batch, storage: StorageUser, neighbours: Neigh
 
 
 @AGAIN
-@pytest.mark.parametrize("hog", ["direct", pytest.param("cached", marks=pytest.mark.full)])
+@pytest.mark.parametrize("hog", ["direct", *(pytest.param(hog, marks=pytest.mark.full) for hog in ("cached", "swap"))])
 def test_the_guilty_get_their_disk_back_bit_by_bit(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:
@@ -95,7 +97,7 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
 
 @AGAIN
 @pytest.mark.full
-@pytest.mark.parametrize("hog", ["direct", "cached"])
+@pytest.mark.parametrize("hog", sorted(HOGS))
 def test_who_comes_back_with_all_his_force_hurts_again(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:

@@ -190,6 +190,7 @@ impl<F: Freezer> ControlLoop<F> {
             batch_share_now: &self.board.batch_share_now,
             guilty: &self.board.guilty,
             others_use: &self.board.others_use,
+            held_work: &self.board.held_work,
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             youngest: self.board.jobs.youngest(),

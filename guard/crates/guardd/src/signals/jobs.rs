@@ -130,6 +130,8 @@ impl Jobs {
         board.guilty.resize(board.disks.len(), None);
         board.others_use.clear();
         board.others_use.resize(board.disks.len(), true);
+        board.held_work.clear();
+        board.held_work.resize(board.disks.len(), false);
         board.pace.clear();
         board.pace.resize_with(board.disks.len(), || Pace { jobs: Vec::with_capacity(PACED), ..Pace::default() });
     }
@@ -180,6 +182,7 @@ impl Jobs {
         if self.fault.is_some() {
             board.guilty.fill(None);
             board.others_use.fill(true);
+            board.held_work.fill(false);
         }
         // What is written back while all stand still was not asked for now: the last spell before a freeze ends with its first
         // reading, and the next one begins when somebody runs again.
@@ -280,6 +283,9 @@ impl Jobs {
             let theirs: f64 = theirs.filter_map(|(_, row)| Some(last(row.as_ref()?.meters.get(filesystem)?))).sum();
             if let Some(used) = board.others_use.get_mut(filesystem) {
                 *used = last(&spell.whole) + last(&spell.daemon) - theirs >= WORK_MIN;
+            }
+            if let Some(work) = board.held_work.get_mut(filesystem) {
+                *work = theirs >= WORK_MIN;
             }
         }
     }
@@ -515,11 +521,11 @@ mod tests {
         rig.works("hog.scope", DISK, 50);
         rig.read();
         let hog = rig.board.guilty[0].unwrap();
-        assert!(rig.board.others_use[0], "the hog itself, which runs");
+        assert!(rig.board.others_use[0] && !rig.board.held_work[0], "the hog itself, which runs");
         rig.board.hold = Hold::Jobs(hog);
         rig.works("hog.scope", DISK, 20);
         rig.read();
-        assert!(!rig.board.others_use[0], "what it had written is its own");
+        assert!(!rig.board.others_use[0] && rig.board.held_work[0], "what it had written is its own");
         rig.works("other.scope", DISK, 20);
         rig.read();
         assert!(rig.board.others_use[0]);

@@ -92,6 +92,8 @@ pub struct Board {
     pub limited: JobSet,
     /// Does anybody of batch use the disk of each filesystem who does not?
     pub others_use: Vec<bool>,
+    /// Is what those had written who stand still on its way to the disk?
+    pub held_work: Vec<bool>,
     /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
     pub guilty: Vec<Option<JobSet>>,
     /// How fast those, and batch in the storage daemons, went there just now.
@@ -128,6 +130,7 @@ impl Board {
             hold: Hold::Nobody,
             limited: JobSet::default(),
             others_use: Vec::new(),
+            held_work: Vec::new(),
             guilty: Vec::new(),
             pace: Vec::new(),
             uneasy: false,

@@ -44,7 +44,7 @@ pub(super) struct Freeze {
     /// Last moment without evidence.
     pub calm_ns: u64,
     /// Who made storage slow, also where all of them stand still.
-    blamed: JobSet,
+    pub blamed: JobSet,
     /// On which filesystems, bit by index, and on which of them somebody is limited for it.
     blamed_on: u128,
     limited: u128,

@@ -77,6 +77,9 @@ pub struct Inputs<'a> {
     pub guilty: &'a [Option<JobSet>],
     /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
     pub others_use: &'a [bool],
+    /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
+    /// counts as no.
+    pub held_work: &'a [bool],
     /// Jobs in beer-jobs.slice; `None` = unknown, counts as some.
     pub jobs: Option<u32>,
     /// Those of them that can be told apart.

@@ -133,6 +133,8 @@ pub(super) struct View {
     pub youngest: Option<usize>,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
+    /// And what those had written who stand still is still on its way there.
+    pub held_work: bool,
 }
 
 impl View {
@@ -161,10 +163,12 @@ impl View {
             danger: None,
             youngest: inputs.youngest,
             others_use_it: false,
+            held_work: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {
             // What is not known counts as use.
             view.others_use_it = inputs.others_use.get(usize::from(filesystem)).is_none_or(|used| *used);
+            view.held_work = inputs.held_work.get(usize::from(filesystem)).is_some_and(|work| *work);
         }
         if inputs.drained {
             view.against = Some((Cause::Drained, About::default()));

@@ -37,6 +37,23 @@ fn narrowed() -> Steps {
 }
 
 #[test]
+fn what_they_had_written_before_is_theirs_however_long_it_takes() {
+    let mut steps = Steps::open();
+    steps.level(Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    (steps.guilty[0], steps.batch_share_now[0]) = (Some([1].into_iter().collect()), 0.5);
+    steps.run(3 * TICK);
+    let only = Hold::Jobs([1].into_iter().collect());
+    assert_eq!(steps.actions().hold, only);
+    steps.held_work[0] = true;
+    steps.run(60 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, only));
+    // Not for ever: it leaves then.
+    steps.run(config().freeze_max_ns - 60 * S);
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, only));
+}
+
+#[test]
 fn the_innocent_run_on_as_soon_as_it_is_known_who_is_guilty() {
     let mut steps = narrowed();
     assert_eq!((steps.state(), steps.actions().filesystem), (NodeState::Frozen, Some(0)));

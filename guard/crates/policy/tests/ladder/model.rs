@@ -125,6 +125,7 @@ impl Model {
             batch_share_now: &share,
             guilty: &[],
             others_use: &[],
+            held_work: &[],
             jobs: Some(4),
             living: policy::JobSet::default(),
             youngest: None,

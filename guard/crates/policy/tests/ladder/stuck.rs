@@ -82,6 +82,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         batch_share_now: &[],
         guilty: &[],
         others_use: &[],
+        held_work: &[],
         jobs: None,
         living: policy::JobSet::default(),
         youngest: None,

@@ -86,6 +86,10 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     }
     let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
     if lasted_ns >= memory.config.freeze_max_ns {
+        let theirs = freeze.blamed.and(&view.living);
+        if view.held_work && !theirs.is_empty() {
+            return Some(vacate(Cause::StoodTooLong, About::default(), Hold::Jobs(theirs)));
+        }
         // Without the backoff the same evidence would freeze again at the next tick, and so for ever.
         memory.acquit(freeze.accused, freeze.slow, view.now_ns);
         return Some(with_evidence(Cause::FreezeMax, view));
@@ -131,7 +135,8 @@ pub(super) fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Trans
             }
             let slow_ns = view.now_ns.saturating_sub(freeze.hold_since_ns.max(freeze.calm_ns));
             let slow = view.strong.is_some() || (view.calm_for_ns.is_none() && !calm_since);
-            let not_good = slow && slow_ns >= PATIENCE * timeout_ns;
+            // What they had written before is theirs: the kernel may be busy with it for long.
+            let not_good = slow && slow_ns >= PATIENCE * timeout_ns && !view.held_work;
             let about = with_evidence(Cause::GuiltyNotEnough, view).about;
             let widen = Transition { about, ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) };
             (stuck || no_better || not_good).then_some(widen)
