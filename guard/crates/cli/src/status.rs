@@ -73,6 +73,9 @@ fn text_of(status: &Status, now_ns: u64) -> String {
         status.reason,
         if status.admit { "new jobs may start" } else { "no new jobs" }
     ));
+    if status.dry_run {
+        lines.push("  DRY RUN     nothing of this is done (node.dry_run)".to_owned());
+    }
     let jobs = say::count(status.jobs.into(), "job");
     lines.push(format!(
         "  batch       {jobs}; {} and {} MiB offered",
@@ -235,6 +238,7 @@ mod tests {
                 limit: 0.1,
                 state_ns: 3_000_000_000,
             }],
+            dry_run: true,
             configuration_error: "guard.toml: loop.tick: 20".into(),
             signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
             ..Status::default()
@@ -264,6 +268,7 @@ mod tests {
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
+            "DRY RUN     nothing of this is done",
             "REFUSED     guard.toml: loop.tick: 20; ",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");

@@ -35,6 +35,8 @@ pub struct Failsafe {
     pub systemctl: PathBuf,
     /// For example `100%`: one core for all jobs together.
     pub cpu_quota: String,
+    /// The guard was to touch nothing: no caps for want of it.
+    pub dry_run: bool,
 }
 
 /// What was done.
@@ -71,6 +73,7 @@ impl Failsafe {
             control: "/run/systemd/system.control".into(),
             systemctl: "systemctl".into(),
             cpu_quota: cpu_quota.to_owned(),
+            dry_run: config.is_some_and(|config| config.node.dry_run),
         }
     }
 
@@ -80,6 +83,10 @@ impl Failsafe {
     /// # Errors
     /// Caps or thaw did not work; both were tried.
     pub fn after_exit(&self, on_purpose: bool) -> Result<Done> {
+        if self.dry_run {
+            // What a guard before it may have frozen.
+            return Ok(Done { thawed: on_purpose && self.thaw()?, ..Done::default() });
+        }
         let capped = self.cap();
         let thawed = if on_purpose { self.thaw() } else { Ok(false) };
         if on_purpose {

@@ -43,6 +43,7 @@ pub struct Given {
 pub struct Operators {
     listener: UnixListener,
     drained: Drained,
+    dry_run: bool,
     passwd: PathBuf,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
@@ -64,7 +65,8 @@ impl Operators {
         shared.orders.drained.store(drained.is(), Ordering::Relaxed);
         let listener = make(&config.paths.run.join(SOCKET))?;
         listener.set_nonblocking(true).context(SOCKET)?;
-        Ok(Operators { listener, drained, passwd: PathBuf::from("/etc/passwd"), clock, shared, outbox })
+        let dry_run = config.node.dry_run;
+        Ok(Operators { listener, drained, dry_run, passwd: PathBuf::from("/etc/passwd"), clock, shared, outbox })
     }
 
     /// Until the flag is up.
@@ -116,6 +118,9 @@ impl Operators {
                 orders.freeze_until_ns.store(0, Ordering::Relaxed);
                 orders.resumed.store(true, Ordering::Relaxed);
                 Ok("jobs start again when all objectives have had slack for long enough".to_owned())
+            }
+            Order::Freeze { .. } if self.dry_run => {
+                return Err("this is a dry run (node.dry_run): nothing is frozen".into())
             }
             Order::Freeze { seconds, .. } => {
                 let until_ns = at_ns.saturating_add(u64::from(*seconds) * 1_000_000_000);

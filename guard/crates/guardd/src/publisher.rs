@@ -77,6 +77,7 @@ impl Publisher {
 struct StatusFile {
     path: PathBuf,
     node: String,
+    dry_run: bool,
     started_ns: u64,
     memory: ProcessMemory,
     shared: Arc<Shared>,
@@ -90,6 +91,7 @@ impl StatusFile {
         StatusFile {
             path: config.paths.run.join("status.json"),
             node: Some(config.node.name.clone()).filter(|name| !name.is_empty()).unwrap_or_else(host),
+            dry_run: config.node.dry_run,
             started_ns: clock.realtime_ns(),
             memory: ProcessMemory::of_self(&config.paths.proc),
             shared: Arc::clone(shared),
@@ -128,6 +130,7 @@ impl StatusFile {
             memory_mb: view.memory_mb,
             jobs: view.jobs.unwrap_or_default(),
             each_job: self.jobs(),
+            dry_run: self.dry_run,
             configuration_error: lock(&self.shared.reloaded).error.clone(),
             objectives: self.objectives(),
             gauges: self.gauges(now_ns),

@@ -30,6 +30,7 @@ fn fake_systemctl(folders: &NodeFolders) -> guardd::failsafe::Failsafe {
         control: folders.path("control"),
         systemctl: program,
         cpu_quota: "100%".into(),
+        dry_run: false,
     }
 }
 
@@ -192,4 +193,13 @@ fn limits_of_single_jobs_are_lifted_when_no_guard_is_to_come_back() {
     failsafe.after_exit(true).unwrap();
     assert!(std::fs::read_to_string(job.join("io.max")).unwrap().contains("riops=max"));
     assert_eq!(std::fs::read_to_string(folders.path("run/limited")).unwrap(), "");
+}
+
+#[test]
+fn a_guard_that_touches_nothing_is_missed_by_nobody() {
+    let folders = NodeFolders::new();
+    let failsafe = guardd::failsafe::Failsafe { dry_run: true, ..fake_systemctl(&folders) };
+    assert_eq!(failsafe.after_exit(false).unwrap(), guardd::failsafe::Done::default());
+    assert_eq!(systemctl_said(&folders), "", "no caps");
+    assert!(failsafe.after_exit(true).unwrap().thawed && !frozen(&folders));
 }

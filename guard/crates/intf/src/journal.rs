@@ -113,7 +113,10 @@ pub enum Outcome {
 impl Record {
     /// One plain English sentence for `beer why`, without the time.
     pub fn sentence(&self) -> String {
-        let what = self.what();
+        let what = match self.outcome {
+            Outcome::Skipped => format!("Dry run: {}", self.what()),
+            _ => self.what(),
+        };
         let why = self.why();
         match (what.is_empty(), why.is_empty()) {
             (true, _) => format!("{}.", capitalised(&why)),

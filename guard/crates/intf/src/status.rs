@@ -37,6 +37,9 @@ pub struct Status {
     /// Each of them that can be told apart, and what it is allowed now.
     #[serde(default)]
     pub each_job: Vec<JobStatus>,
+    /// Nothing of it is done.
+    #[serde(default)]
+    pub dry_run: bool,
     /// Why the last configuration was refused; empty = it is in force.
     #[serde(default)]
     pub configuration_error: String,

@@ -110,9 +110,14 @@ impl<F: Freezer> ControlLoop<F> {
         let Parts { config, clock, shared, outbox, signals, mut freezer, shaping, worker, state_file } = parts;
         let now_ns = clock.monotonic_ns();
         let mut board = Board::new(&config);
+        let dry = config.node.dry_run;
         board.jobs.look(true, &board.limited);
         freezer.know(&board.jobs);
-        let freezer = FreezeActuator::new(freezer);
+        let mut freezer = FreezeActuator::new(freezer);
+        if dry {
+            // What a guard before it had frozen.
+            freezer.undo(|| clock.monotonic_ns());
+        }
         board.hold = freezer.applied();
         let ladder = config.ladder.clone();
         let ladder = match freezer.applied() {
@@ -279,6 +284,9 @@ impl<F: Freezer> ControlLoop<F> {
     /// The write comes before everything that only tells of it. Returns whether there was one, and its effect if
     /// that (or the effect of an earlier one) can be seen by now.
     fn act(&mut self, actions: &Actions, now_ns: u64) -> (bool, Option<Effect>) {
+        if self.config.node.dry_run {
+            return (false, None);
+        }
         let clock = &self.clock;
         let hold = actions.hold.of_living(&self.board.jobs.living());
         let outcome = match self.freezer.plan(hold) {
@@ -387,14 +395,24 @@ impl<F: Freezer> ControlLoop<F> {
         }
     }
 
+    /// In a dry run HTCondor hears of nothing but of an operator.
+    fn admit(&self, actions: &Actions) -> bool {
+        match self.config.node.dry_run {
+            true => !self.shared.orders.drained.load(Ordering::Relaxed),
+            false => actions.admit,
+        }
+    }
+
     fn write_state(&mut self, actions: &Actions, now_ns: u64) {
-        let (cores, memory_mb) = if actions.admit { self.node.capacity() } else { (0, 0) };
+        let (dry, admit) = (self.config.node.dry_run, self.admit(actions));
+        let (cores, memory_mb) = if admit { self.node.capacity() } else { (0, 0) };
+        let dry_state = if admit { NodeState::Open } else { NodeState::Closed };
         let line = StateLine {
-            state: actions.state,
-            admit: actions.admit,
+            state: if dry { dry_state } else { actions.state },
+            admit,
             heartbeat: self.clock.realtime_ns() / 1_000_000_000,
             monotonic_ns: now_ns,
-            reason: actions.reason.name(),
+            reason: if dry { "dry_run" } else { actions.reason.name() },
             cores,
             memory_mb,
         };
@@ -410,9 +428,10 @@ impl<F: Freezer> ControlLoop<F> {
             return;
         }
         self.published = current;
-        let (cores, memory_mb) = if actions.admit { self.node.capacity() } else { (0, 0) };
+        let admit = self.admit(actions);
+        let (cores, memory_mb) = if admit { self.node.capacity() } else { (0, 0) };
         view.at_ns = now_ns;
-        (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, actions.admit);
+        (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, admit);
         (view.reason, view.quarantined) = (actions.reason, actions.quarantined);
         (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs(&self.board.jobs));
         view.held_jobs = match self.freezer.applied() {

@@ -47,6 +47,10 @@ struct Rig {
 
 impl Rig {
     fn new(knob: RecordingFreezer) -> Self {
+        Rig::with(knob, "")
+    }
+
+    fn with(knob: RecordingFreezer, more: &str) -> Self {
         let folders = tempfile::tempdir().unwrap();
         let path = |name: &str| folders.path().join(name);
         std::fs::create_dir(path("jobs.slice")).unwrap();
@@ -60,7 +64,7 @@ impl Rig {
         let root = folders.path().display();
         let text = format!(
             "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\nbatch_slice = \"jobs.slice\"\nrun = \"{root}\"\n\
-             [signals.latency]\nsegment = \"{root}/beer.lat\"\nowner = \"{}\"\n[signals.psi]\nenabled = false\n",
+             [signals.latency]\nsegment = \"{root}/beer.lat\"\nowner = \"{}\"\n[signals.psi]\nenabled = false\n{more}",
             rustix::process::getuid().as_raw()
         );
         let config = Config::parse("test", &text).unwrap();
@@ -208,6 +212,27 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     };
     let (first, second) = (last(&mut rig), last(&mut rig));
     assert!(second.or(first).unwrap().limits.is_empty());
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
+    let mut rig = Rig::with(RecordingFreezer::default(), "[node]\ndry_run = true\n");
+    let before = rig.writes();
+    std::fs::create_dir(rig.folders.path().join("jobs.slice/a.scope")).unwrap();
+    rig.work();
+    rig.pass(10 * SECOND_NS);
+    rig.messages();
+    rig.attack = 100;
+    rig.pass(5 * SECOND_NS);
+    let froze = |m: &Message| matches!(m, Message::Decision { event, written: false } if event.deed == Deed::Freeze);
+    assert!(rig.messages().iter().any(froze));
+    assert_eq!((rig.writes(), rig.wishes.try_iter().count()), (before, 0));
+    assert!(!rig.folders.path().join("beer.shape").exists() && !rig.control.shaping.held());
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    assert!(rig.state().contains("reason=dry_run cores=4"), "{}", rig.state());
+    rig.control.shared.orders.drained.store(true, Ordering::Relaxed);
+    rig.pass(TICK_NS);
+    assert!(rig.state().starts_with("state=closed admit=0"), "an operator is obeyed: {}", rig.state());
 }
 
 #[test]

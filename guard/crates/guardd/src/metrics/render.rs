@@ -25,6 +25,7 @@ pub struct Renderer {
     slices: Slices,
     memory: ProcessMemory,
     locked: bool,
+    dry_run: bool,
     /// Kept so that a view can be copied without allocating anew.
     view: Snapshot,
 }
@@ -33,7 +34,8 @@ impl Renderer {
     /// For this node; `locked` = the guard's memory is.
     pub fn new(config: &Config, shared: Arc<Shared>, clock: Arc<dyn Clock>, locked: bool) -> Self {
         let memory = ProcessMemory::of_self(&config.paths.proc);
-        Renderer { slices: Slices::new(config), view: Snapshot::default(), shared, clock, memory, locked }
+        let dry_run = config.node.dry_run;
+        Renderer { slices: Slices::new(config), view: Snapshot::default(), shared, clock, memory, locked, dry_run }
     }
 
     /// The whole page.
@@ -142,6 +144,7 @@ impl Renderer {
         if let Ok(Some(bytes)) = self.memory.resident_bytes() {
             out.single(&names::RSS, bytes as f64);
         }
+        out.single(&names::DRY_RUN, flag(self.dry_run));
         out.single(&names::LOCKED, flag(self.locked));
     }
 }

@@ -113,6 +113,7 @@ pub struct Reporter {
     /// The decision whose effect is awaited.
     pending: Option<Record>,
     state: NodeState,
+    dry_run: bool,
     /// When jobs were last named.
     named_ns: u64,
     /// How often more it is tried.
@@ -134,6 +135,7 @@ impl Reporter {
             names: Arc::default(),
             pending: None,
             state: NodeState::Closed,
+            dry_run: config.node.dry_run,
             named_ns: 0,
             name_again: 0,
             stopping: false,
@@ -191,6 +193,11 @@ impl Reporter {
         record.jobs = self.job_scopes(event.hold);
         if !record.jobs.is_empty() {
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
+        }
+        if self.dry_run && event.deed != Deed::None {
+            record.outcome = Outcome::Skipped;
+            record.detail = "dry run".into();
+            return self.write(record);
         }
         if !matches!(event.deed, Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Vacate | Deed::Evacuate | Deed::Thaw)
         {

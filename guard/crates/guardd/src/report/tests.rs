@@ -28,12 +28,16 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Rig::with("")
+    }
+
+    fn with(more: &str) -> Self {
         let folders = tempfile::tempdir().unwrap();
         let path = |name: &str| folders.path().join(name);
         std::fs::create_dir(path("journal")).unwrap();
         let root = folders.path().display();
         let text = format!(
-            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\n[journal]\nfolder = \"{root}/journal\"\n"
+            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\n[journal]\nfolder = \"{root}/journal\"\n{more}"
         );
         let config = Config::parse("test", &text).unwrap();
         let shared = Arc::new(Shared::default());
@@ -121,6 +125,14 @@ fn of_the_guilty_alone_only_they_are_named() {
     assert_eq!((scopes(&journal[0]), journal[0].jobs_of), (vec!["docker-0b.scope"], 2));
     let sentence = journal[0].sentence();
     assert!(sentence.contains("were thawed because one job does nearly all"), "{sentence}");
+}
+
+#[test]
+fn nothing_of_a_dry_run_is_done() {
+    let decision = Message::Decision { event: event(5, Deed::Freeze), written: false };
+    let (records, _) = Rig::with("[node]\ndry_run = true\n").journal(vec![decision]);
+    assert_eq!((records.len(), records[0].outcome, records[0].detail.as_str()), (1, Outcome::Skipped, "dry run"));
+    assert!(records[0].sentence().starts_with("Dry run: Batch was frozen because "));
 }
 
 #[test]

@@ -76,7 +76,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     };
     let file_bytes = between("journal.file_size", raw.journal.file_size, Bytes(64 << 10), Bytes(1 << 30))?;
     Ok(Config {
-        node: Node { name: raw.node.name },
+        node: Node { name: raw.node.name, dry_run: raw.node.dry_run },
         paths: Paths {
             cgroup: absolute("paths.cgroup", paths.cgroup)?,
             batch_slice: slice("paths.batch_slice", paths.batch_slice)?,
@@ -102,7 +102,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
         },
         objectives: checked,
         gauges,
-        ladder: ladder(raw.ladder, control_loop.tick_ns)?,
+        ladder: ladder(raw.ladder, raw.node.dry_run, control_loop.tick_ns)?,
         control_loop,
         capacity: Capacity {
             cores: capacity.cores.0.map(|c| between("capacity.cores", c, 1, 4096)).transpose()?,
@@ -124,7 +124,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     })
 }
 
-fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
+fn ladder(raw: RawLadder, dry_run: bool, tick_ns: u64) -> Result<LadderConfig, Fault> {
     let effect_timeout_ns = time("ladder.effect_timeout", raw.effect_timeout, S, MIN)?;
     let freeze_max_ns = time("ladder.freeze_max", raw.freeze_max, effect_timeout_ns + S, 10 * MIN)?;
     // Shorter than two ticks it could not see an effect; longer than `effect_timeout` it would be no precaution.
@@ -133,6 +133,7 @@ fn ladder(raw: RawLadder, tick_ns: u64) -> Result<LadderConfig, Fault> {
     let hold_ns = time("ladder.hold", raw.hold, 100 * MS, MIN.min(freeze_max_ns))?;
     let batch_share_min = between("ladder.batch_share_min", raw.batch_share_min, Share(0.0001), Share(0.5))?.0;
     Ok(LadderConfig {
+        dry_run,
         hold_ns,
         hold_max_ns: time("ladder.hold_max", raw.hold_max, hold_ns, freeze_max_ns)?,
         flap_ns: time("ladder.flap", raw.flap, 100 * MS, 10 * MIN)?,

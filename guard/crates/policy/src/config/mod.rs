@@ -46,6 +46,8 @@ pub struct Config {
 pub struct Node {
     /// Name of the node; empty = its host name.
     pub name: String,
+    /// Decide and say so, and touch nothing.
+    pub dry_run: bool,
 }
 
 /// `[paths]`

@@ -46,7 +46,7 @@ pub(super) struct RawConfig {
     pub journal: RawJournal,
 }
 
-section!(RawNode { name: String = String::new() });
+section!(RawNode { name: String = String::new(), dry_run: bool = false });
 
 section!(RawPaths {
     cgroup: PathBuf = "/sys/fs/cgroup".into(),

@@ -26,6 +26,8 @@ use intf::state::NodeState;
 /// Times of the ladder in nanoseconds, and its budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LadderConfig {
+    /// What it says is not done: what comes after a freeze says nothing about the freeze.
+    pub dry_run: bool,
     /// Shortest real freeze.
     pub hold_ns: u64,
     /// Longest hold that flapping leads to.

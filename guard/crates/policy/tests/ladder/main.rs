@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects by failing loudly")]
 
 mod closed;
+mod dry;
 mod frozen;
 mod guilty;
 mod innocence;

@@ -74,6 +74,9 @@ fn still(cause: Cause, deed: Deed, hold: Hold) -> Transition {
 }
 
 fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    if memory.config.dry_run {
+        return dry(freeze, memory, view);
+    }
     memory.blame(view);
     memory.limit(view);
     // Whoever cannot run here without harm may as well run elsewhere.
@@ -107,6 +110,18 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
         return Some(with_evidence(Cause::BatchInnocent, view));
     }
     None
+}
+
+/// Nobody stands still: who would have is known, and the end is when it is calm. That it does not become calm proves nothing.
+fn dry(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition> {
+    let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
+    if lasted_ns >= memory.config.freeze_max_ns {
+        memory.acquit(freeze.accused, freeze.slow, view.now_ns);
+        return Some(with_evidence(Cause::FreezeMax, view));
+    }
+    let calm = view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns);
+    let over = (calm && lasted_ns >= freeze.hold_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
+    over.or_else(|| who(freeze, memory, view).filter(|transition| transition.deed == Deed::Narrow))
 }
 
 fn with_evidence(cause: Cause, view: &View) -> Transition {

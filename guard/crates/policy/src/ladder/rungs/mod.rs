@@ -51,7 +51,7 @@ fn vacate(cause: Cause, about: About, who: Hold) -> Transition {
 /// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: the youngest has the
 /// least to lose. Not if those who left before did not help.
 fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
-    if view.no_jobs {
+    if view.no_jobs || memory.config.dry_run {
         return None;
     }
     if let Some((cause, about)) = view.danger {

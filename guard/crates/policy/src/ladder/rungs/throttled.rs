@@ -62,11 +62,9 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
 
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
     let (config, now_ns) = (&memory.config, view.now_ns);
-    if view.deaf.is_some() {
-        // That nothing is heard is not calm.
-        return None;
-    }
     match view.calm_for_ns {
+        // That nothing is heard is not calm.
+        _ if view.deaf.is_some() => {}
         Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns),
         None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }

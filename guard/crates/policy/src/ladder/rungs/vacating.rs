@@ -25,9 +25,6 @@ impl Rung for Vacating {
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         // Vacating without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Left)) };
-        if let Some((cause, about)) = view.danger {
-            return Some(evacuate(cause, about));
-        }
         let gone = view.no_jobs || memory.leave.who.of_living(&view.living) == Hold::Nobody;
         if gone && (view.ordered || (view.strong.is_some() && freeze.hold == Hold::All)) {
             // Nobody moves for a moment in between.
@@ -40,6 +37,9 @@ impl Rung for Vacating {
         }
         if gone {
             return Some(thaw(Cause::Left));
+        }
+        if let Some((cause, about)) = view.danger {
+            return Some(evacuate(cause, about));
         }
         if view.now_ns.saturating_sub(memory.leave.since_ns) >= memory.config.vacate_deadline_ns {
             return Some(evacuate(Cause::VacateOverdue, About::default()));
