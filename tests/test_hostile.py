@@ -44,7 +44,7 @@ def test_storage_does_not_notice(
     scopes = [batch.wait_until_ready(job, timeout=240) for job in jobs]
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
-    killed = number(node, "memory.events", "oom_kill")
+    hits = number(node, "memory.events", "max")
     quiet_from = time.time()
     time.sleep(ALONE)
     began = time.time()
@@ -52,18 +52,18 @@ def test_storage_does_not_notice(
         batch.signal(scope)
     time.sleep(ATTACK)
     over = time.time()
-    processes, killed = number(node, "pids.peak"), number(node, "memory.events", "oom_kill") - killed
+    processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
     samples = storage.stop()
     alone, under = samples.due_between(quiet_from, began), samples.due_between(began, over)
     for name, part in (("alone", alone), ("under attack", under)):
         slow = float((part.latency > OBJECTIVE_SECONDS).mean())
         p50, p99 = (percentile(part, share) * 1e3 for share in (50, 99))
         print(f"{name}: p50 {p50:.1f} ms, p99 {p99:.1f} ms, {slow:.2%} over the objective")
-    print(f"{processes} processes at most, {killed} killed for memory\n{guard.why()}")
+    print(f"{processes} processes at most, {hits} times at the limit of memory\n{guard.why()}")
     assert_undisturbed(neighbours, quiet_from, over)
-    # It was an attack.
-    assert processes > 1000 or FORKS not in hogs
-    assert killed > 0 or MEMORY not in hogs
+    # It was an attack: an emulated node forks some 20 times a second, and a quiet job has four processes.
+    assert processes > 100 or FORKS not in hogs
+    assert hits > 0 or MEMORY not in hogs
     assert float((under.latency > OBJECTIVE_SECONDS).mean()) <= 0.01
     acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
     assert not acted, guard.why()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from beerbench.batch import IDLE, RUNNING, Batch, Job
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
@@ -86,6 +87,7 @@ def test_who_attacks_again_and_again_leaves_and_is_queued_again(
     assert_one_run(innocent)
 
 
+@pytest.mark.full
 def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, batch: Batch, guard: Guard) -> None:
     guard.wait_for_state("open", timeout=120)
     elder, younger = (
@@ -132,6 +134,7 @@ def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, bat
         assert times_started(job) == 2
 
 
+@pytest.mark.full
 def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, guard: Guard) -> None:
     guard.wait_for_state("open", timeout=120)
     orphan, other = (
