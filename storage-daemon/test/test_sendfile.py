@@ -46,11 +46,15 @@ def test_what_is_in_memory_is_sent_and_what_is_not_is_read(sending: Server, cont
         return sent(sending) - before
 
     file = sending.data / "01/store/file"
-    assert copy() > 0
-    forget(file)
-    assert copy() == 0
-    assert in_memory(file) >= FILE_BYTES
-    assert copy() > 0
+
+    def read_then_sent() -> bool:
+        forget(file)
+        assert copy() == 0, "what is not in memory is never sent"
+        return in_memory(file) >= FILE_BYTES and copy() > 0
+
+    # Whoever runs this machine may empty its page cache at any moment (seen: 24 GB free, and 104 pages gone at once).
+    assert any(copy() > 0 for _ in range(3))
+    assert any(read_then_sent() for _ in range(3))
 
 
 def test_a_file_that_is_only_opened_is_not_read(sending: Server) -> None:
