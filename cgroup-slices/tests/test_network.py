@@ -120,6 +120,63 @@ def test_what_leaves_the_node_carries_the_batch_address(net: Net, config: Path) 
     assert source_seen(net) == BATCH
 
 
+SECONDS = 2.0
+
+
+def received(of: netns.Space, at: netns.Space, address: str) -> int:
+    """Bytes that `at` gets of what `of` sends as fast as it can, in the first two seconds."""
+    receiver = f"""
+import socket, time
+listener = socket.create_server(("", 1094)); print("up", flush=True); listener.settimeout(5)
+connection = listener.accept()[0]; connection.settimeout(0.1); total, end = 0, time.monotonic() + {SECONDS}
+while time.monotonic() < end:
+    try:
+        total += len(connection.recv(1 << 16))
+    except TimeoutError:
+        pass
+print(total)
+"""
+    sender = f"""
+import socket
+connection = socket.create_connection(("{address}", 1094), 5)
+try:
+    while True: connection.send(bytes(1 << 16))
+except OSError:
+    pass
+"""
+    enter = [["nsenter", "-t", str(space.pid), "-n", "python3", "-ISc"] for space in (at, of)]
+    with subprocess.Popen([*enter[0], receiver], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == "up\n"
+        with subprocess.Popen([*enter[1], sender]) as client:
+            total = int(server.stdout.readline())
+            client.kill()
+    return total
+
+
+def test_all_jobs_together_get_no_more_than_the_limit(net: Net, config: Path) -> None:
+    assert beer_network("load", config).returncode == 0
+    # The world reaches the container's address by this server, which is its way out.
+    ways = [(net.container, net.world, WORLD), (net.world, net.container, CONTAINER)]
+    free = [received(*way) for way in ways]
+    with config.open("a") as file:
+        file.write("batch_limit = 16 Mbit\n")
+    result = beer_network("load", config)
+    assert result.returncode == 0, result.stderr
+    # One second's worth passes at once.
+    allowed = 16e6 / 8 * (SECONDS + 1)
+    for unlimited, way in zip(free, ways, strict=True):
+        # Without the limit it is many times as much: this test can fail.
+        assert unlimited > 4 * allowed
+        limited = received(*way)
+        assert limited < 1.1 * allowed
+        # Dropping is no way to stop somebody for good.
+        assert limited > allowed / 4
+    # What does not leave the server is not limited.
+    here = netns.Space(os.getpid())
+    assert received(net.container, here, "192.0.2.1") > 4 * allowed
+
+
 def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:
     net.world.run("ip addr add 169.254.169.254/32 dev eth0")
     netns.sh("ip route add 169.254.169.254/32 via 192.0.2.9")
@@ -152,11 +209,13 @@ def test_check_fails_when_somebody_flushed_the_rules(net: Net, config: Path) -> 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("batch_adress = 192.0.2.1", "batch_adress: unknown; known are batch_prefix, storage_port, batch_address"),
+        ("batch_adress = 192.0.2.1", "batch_adress: unknown; known are batch_prefix, storage_port, batch_address, batch_limit"),
         ("batch_address = here", "batch_address: 'here' is not like 192.0.2.17"),
         ("batch_address = 192.0.2.1; flush ruleset", "batch_address: '192.0.2.1;flushruleset' is not like"),
         ("batch_address = 999.0.2.1", "the rules do not load"),
         ("storage_port = 99999", "the rules do not load"),
+        ("batch_limit = 500", "batch_limit: '500' is not like 500Mbit"),
+        ("batch_limit = 0 Mbit", "batch_limit: '0Mbit' is not like 500Mbit"),
         ("batch_prefix = 10.127.0.0", "batch_prefix: '10.127.0.0' is not like 10.127.0.0/16"),
     ],
 )
