@@ -20,13 +20,17 @@ const fn source(name: &'static str, unit: Unit, help: &'static str) -> Source {
 }
 
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 9] = [
+pub const SOURCES: [Source; 17] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
     source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
     source("storage.pressure.memory.some", Unit::Share, "time in which some storage task waited for memory, over 10 s"),
     source("storage.pressure.memory.full", Unit::Share, "time in which all storage tasks waited for memory, over 10 s"),
     source("storage.memory.ooms", Unit::Count, "storage tasks killed for want of memory since the last look"),
+    source("storage.memory.low", Unit::Count, "times that memory below MemoryLow was reclaimed since the last look"),
+    source("storage.memory.swap", Unit::Count, "bytes of the storage services in swap"),
+    source("storage.overloaded", Unit::Count, "filesystems that take no new files (beer.overload)"),
+    source("batch.memory", Unit::Share, "memory of batch, against its hard limit"),
     source(
         "storage.threads.stuck",
         Unit::Count,
@@ -34,6 +38,10 @@ pub const SOURCES: [Source; 9] = [
     ),
     source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 10 s"),
     source("host.load", Unit::Count, "load average over a minute, per CPU"),
+    source("network.receive", Unit::Share, "received by the storage interface, against its speed"),
+    source("network.transmit", Unit::Share, "sent by the storage interface, against its speed"),
+    source("network.batch.receive", Unit::Share, "received by jobs, against the speed of the storage interface"),
+    source("network.batch.transmit", Unit::Share, "sent by jobs, against the speed of the storage interface"),
 ];
 
 /// Place of a source.

@@ -177,6 +177,8 @@ impl<F: Freezer> ControlLoop<F> {
             self.slow_due_ns = now_ns + self.config.control_loop.slow_ns;
             self.take_over();
             self.look_around();
+            let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
+            self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
         }
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);

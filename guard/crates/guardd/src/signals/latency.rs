@@ -177,6 +177,7 @@ impl Signal for Latency {
             self.refreshed_ns = now_ns;
             // A failure here is one of the next poll too, and told there.
             let _ = reader.refresh(&mut ());
+            board.overloaded = Some(reader.filesystems().iter().filter(|filesystem| filesystem.overloaded).count());
         }
         self.changed = reason != self.reason;
         self.reason = reason;
@@ -185,6 +186,7 @@ impl Signal for Latency {
             Some(_) => {
                 self.poll = None;
                 board.storage = policy::Signal::Missing;
+                board.overloaded = None;
             }
         }
         if reason == Some(Reason::NotFound) {
@@ -220,6 +222,7 @@ impl Signal for Latency {
             let label = Label::Filesystem(index as u16);
             push(&names::OPEN_READERS, label, f64::from(filesystem.open_readers));
             push(&names::OPEN_WRITERS, label, f64::from(filesystem.open_writers));
+            push(&names::OVERLOADED, label, f64::from(u8::from(filesystem.overloaded)));
         }
     }
 }

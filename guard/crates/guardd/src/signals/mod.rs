@@ -76,6 +76,8 @@ pub struct Board {
     pub evaluator: Evaluator,
     /// Is the storage daemon alive, as the evaluator wants to know it?
     pub storage: policy::Signal,
+    /// Filesystems that take no new files for want of speed (`beer.overload`), while the daemon says so.
+    pub overloaded: Option<usize>,
     /// Batch's share of the device of each filesystem; NaN = unknown.
     pub batch_share: Vec<f32>,
     /// The same for the last second.
@@ -122,6 +124,7 @@ impl Board {
         Board {
             evaluator: Evaluator::new(&config.objectives),
             storage: policy::Signal::Missing,
+            overloaded: None,
             batch_share: Vec::new(),
             batch_share_now: Vec::new(),
             disks: Vec::new(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Storage tasks that the kernel killed for want of memory (`memory.events`, oom_kill; kernel, cgroup-v2.rst).
+//! Memory of the storage services: what was taken from them although they were to keep it, what of them is in swap, and who of
+//! them was killed for want of it; and batch's, against its limit (kernel, cgroup-v2.rst, memory controller).
 
 use kernfs::KernFile;
 use policy::Config;
@@ -7,33 +8,71 @@ use policy::Config;
 use super::Source;
 use crate::shared::Shared;
 
-/// The source.
-pub struct Ooms {
-    file: KernFile,
+/// A number of `memory.events` that only grows.
+struct Event {
+    gauge: &'static str,
+    key: &'static str,
     before: Option<u64>,
 }
 
-impl Ooms {
+/// The source.
+pub struct Memory {
+    events: KernFile,
+    counted: [Event; 2],
+    swap: KernFile,
+    batch: KernFile,
+    limit: KernFile,
+}
+
+impl Memory {
     /// Opens nothing yet.
     pub fn new(config: &Config) -> Self {
-        let slice = config.paths.cgroup.join(&config.paths.storage_slice);
-        Ooms { file: KernFile::new(slice.join("memory.events")), before: None }
+        let storage = config.paths.cgroup.join(&config.paths.storage_slice);
+        let batch = config.paths.cgroup.join(&config.paths.batch_slice);
+        let event = |gauge, key| Event { gauge, key, before: None };
+        Memory {
+            events: KernFile::new(storage.join("memory.events")),
+            counted: [event("storage.memory.low", "low "), event("storage.memory.ooms", "oom_kill ")],
+            swap: KernFile::new(storage.join("memory.swap.current")),
+            batch: KernFile::new(batch.join("memory.current")),
+            limit: KernFile::new(batch.join("memory.max")),
+        }
     }
 }
 
-impl Source for Ooms {
+/// `Some(None)` = there is no such number here.
+fn number(file: &mut KernFile) -> Option<Option<f64>> {
+    match file.read() {
+        Ok(None) => Some(None),
+        // "max" is no limit.
+        Ok(Some(text)) if text.trim() == "max" => Some(None),
+        Ok(Some(text)) => text.trim().parse().ok().map(Some),
+        Err(_) => None,
+    }
+}
+
+impl Source for Memory {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
-        const NAME: &str = "storage.memory.ooms";
-        match self.file.read() {
-            Ok(None) => shared.gauges.put(NAME, None, now_ns),
-            Ok(Some(text)) => {
-                let kills = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse::<u64>().ok());
-                let Some(kills) = kills else { return };
-                let since = kills.saturating_sub(self.before.unwrap_or(kills));
-                self.before = Some(kills);
-                shared.gauges.put(NAME, Some(since as f64), now_ns);
+        if let Ok(text) = self.events.read() {
+            for Event { gauge, key, before } in &mut self.counted {
+                let count =
+                    |text: &str| text.lines().find_map(|line| line.strip_prefix(*key)?.trim().parse::<u64>().ok());
+                let Some(count) = text.map(count) else {
+                    shared.gauges.put(gauge, None, now_ns);
+                    continue;
+                };
+                let Some(count) = count else { continue };
+                let since = count.saturating_sub(before.unwrap_or(count));
+                *before = Some(count);
+                shared.gauges.put(gauge, Some(since as f64), now_ns);
             }
-            Err(_) => {}
+        }
+        if let Some(swapped) = number(&mut self.swap) {
+            shared.gauges.put("storage.memory.swap", swapped, now_ns);
+        }
+        if let (Some(used), Some(limit)) = (number(&mut self.batch), number(&mut self.limit)) {
+            let share = used.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(used, limit)| used / limit);
+            shared.gauges.put("batch.memory", share, now_ns);
         }
     }
 }
@@ -44,22 +83,31 @@ mod tests {
     use policy::gauge::{source_of, Reading};
 
     #[test]
-    fn kills_since_the_last_look() {
+    fn events_since_the_last_look_and_what_is_used() {
         let folder = tempfile::tempdir().unwrap();
-        let slice = folder.path().join("storage.slice");
         let config = format!("[paths]\ncgroup = \"{}\"\n", folder.path().display());
-        let mut source = Ooms::new(&Config::parse("test", &config).unwrap());
+        let mut source = Memory::new(&Config::parse("test", &config).unwrap());
         let shared = Shared::default();
         let mut read = |now_ns| {
             source.read(now_ns, &shared);
-            shared.gauges.read(source_of("storage.memory.ooms").unwrap(), 1)
+            ["storage.memory.low", "storage.memory.ooms", "storage.memory.swap", "batch.memory"]
+                .map(|name| shared.gauges.read(source_of(name).unwrap(), 1))
         };
-        assert_eq!(read(2), Reading::Absent);
-        std::fs::create_dir(&slice).unwrap();
-        for (kills, expected) in [(7, 0.0), (7, 0.0), (9, 2.0), (1, 0.0)] {
-            let text = format!("low 0\nhigh 1\nmax 2\noom 3\noom_kill {kills}\noom_group_kill 0\n");
-            std::fs::write(slice.join("memory.events"), text).unwrap();
-            assert_eq!(read(3), Reading::Value(expected, 3));
+        assert_eq!(read(2), [Reading::Absent; 4]);
+        let write = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).unwrap();
+        for slice in ["storage.slice", "beer.slice"] {
+            std::fs::create_dir(folder.path().join(slice)).unwrap();
         }
+        write("storage.slice/memory.swap.current", "4096\n");
+        write("beer.slice/memory.current", "300\n");
+        write("beer.slice/memory.max", "400\n");
+        for (low, kills, expected) in [(3, 7, [0.0, 0.0]), (3, 7, [0.0, 0.0]), (4, 9, [1.0, 2.0]), (0, 1, [0.0, 0.0])] {
+            let text = format!("low {low}\nhigh 1\nmax 2\noom 3\noom_kill {kills}\noom_group_kill 0\n");
+            write("storage.slice/memory.events", &text);
+            let expected = [expected[0], expected[1], 4096.0, 0.75].map(|value| Reading::Value(value, 3));
+            assert_eq!(read(3), expected);
+        }
+        write("beer.slice/memory.max", "max\n");
+        assert_eq!(read(4)[3], Reading::Absent);
     }
 }

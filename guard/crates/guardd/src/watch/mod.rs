@@ -4,6 +4,7 @@
 
 mod load;
 mod memory;
+mod network;
 mod pressure;
 mod stuck;
 
@@ -71,7 +72,8 @@ impl Watch {
     pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>) -> Self {
         let sources: Vec<Box<dyn Source>> = vec![
             Box::new(pressure::PressureOfStorage::new(config)),
-            Box::new(memory::Ooms::new(config)),
+            Box::new(memory::Memory::new(config)),
+            Box::new(network::Network::new(config)),
             Box::new(load::Load::new(config)),
             Box::new(stuck::Stuck::new(config)),
         ];

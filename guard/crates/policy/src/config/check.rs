@@ -44,6 +44,18 @@ fn slice(path: &str, value: PathBuf) -> Result<PathBuf, Fault> {
     }
 }
 
+/// A network interface, as the kernel allows them (net/core/dev.c, dev_valid_name); it becomes part of a path.
+fn interface(name: String) -> Result<String, Fault> {
+    let odd = |c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control();
+    match name.len() < 16 && !name.contains(odd) && name != "." && name != ".." {
+        true => Ok(name),
+        false => Err((
+            "signals.network.interface".into(),
+            format!("`{name}` is no interface; write one such as eth0, or nothing"),
+        )),
+    }
+}
+
 pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     let objectives = raw.objective.unwrap_or_else(raw::default_objectives);
     if objectives.is_empty() || objectives.len() > 64 {
@@ -100,6 +112,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             enabled: signals.psi.enabled,
             interval_ns: time("signals.psi.interval", signals.psi.interval, 100 * MS, MIN)?,
         },
+        network_interface: interface(signals.network.interface)?,
         objectives: checked,
         gauges,
         ladder: ladder(raw.ladder, raw.node.dry_run, control_loop.tick_ns)?,
@@ -176,7 +189,7 @@ fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
     Ok(GaugeObjective {
         name: name(at("name"), raw.name)?,
         source,
-        above: between(at("above"), raw.above, 0.0, 1e6)?,
+        above: between(at("above"), raw.above, 0.0, 1e12)?,
         for_ns: time(at("for"), raw.lasting, 0, 60 * MIN)?,
         dwell_ns: time(at("dwell"), raw.dwell, S, 60 * MIN)?,
         grace_ns: time(at("grace"), raw.grace, 2 * S, 10 * MIN)?,

@@ -27,6 +27,8 @@ pub struct Config {
     pub disk: PeriodicSignal,
     /// `[signals.psi]`
     pub psi: PeriodicSignal,
+    /// `signals.network.interface`; empty = that of the default route.
+    pub network_interface: String,
     /// `[[objective]]`
     pub objectives: Vec<Objective>,
     /// `[[gauge]]`

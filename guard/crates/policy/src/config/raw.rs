@@ -70,7 +70,10 @@ section!(RawSignals {
     latency: RawLatency = RawLatency::default(),
     disk: RawPeriodic = RawPeriodic::default(),
     psi: RawPeriodic = RawPeriodic::default(),
+    network: RawNetwork = RawNetwork::default(),
 });
+
+section!(RawNetwork { interface: String = String::new() });
 
 section!(RawLatency { segment: PathBuf = "/run/beer/storage/beer.lat".into(), owner: String = "xrootd".into() });
 
