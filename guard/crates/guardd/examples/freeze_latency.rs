@@ -39,6 +39,12 @@ struct Arguments {
     /// Spinning tasks in the cgroup of the jobs.
     #[arg(long, default_value_t = 2)]
     tasks: usize,
+    /// Job containers in it: a cgroup with a sleeping task each. Without the io controller they have no io.stat.
+    #[arg(long, default_value_t = 0)]
+    jobs: usize,
+    /// Empty cgroups beside it, as a node full of services has.
+    #[arg(long, default_value_t = 0)]
+    cgroups: usize,
     /// Filesystems in the segment.
     #[arg(long, default_value_t = 96)]
     filesystems: usize,
@@ -65,6 +71,10 @@ fn main() {
     let folders = NodeFolders::new();
     let mut jobs = TestCgroup::new("bench").expect("a cgroup2 mount is needed");
     jobs.spin(arguments.tasks);
+    // Dropped before their parents.
+    let others = TestCgroup::new("others").expect("a cgroup2 mount is needed");
+    let _others: Vec<TestCgroup> = (0..arguments.cgroups).map(|number| others.child(&format!("{number}"))).collect();
+    let _containers: Vec<TestCgroup> = (0..arguments.jobs).map(|number| container(&jobs, number)).collect();
     let config = folders.path("guard.toml");
     std::fs::write(&config, folders.config(&jobs.path, &settings(&arguments))).unwrap();
     let mut load = Load::new(&folders, &arguments);
@@ -83,6 +93,8 @@ fn main() {
         "factor": arguments.factor,
         "tasks": arguments.tasks,
         "filesystems": arguments.filesystems,
+        "jobs": arguments.jobs,
+        "cgroups": arguments.cgroups,
         "trials": trials.len(),
         "missed": missed,
         "failed_actions": wrong,
@@ -102,6 +114,13 @@ fn main() {
         },
     });
     println!("{report:#}");
+}
+
+/// Named as Docker names them.
+fn container(jobs: &TestCgroup, number: usize) -> TestCgroup {
+    let mut container = jobs.child(&format!("docker-{number:064x}.scope"));
+    container.sleep();
+    container
 }
 
 /// The shipped configuration, but for what would make a trial longer than needed.

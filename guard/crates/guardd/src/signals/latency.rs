@@ -43,14 +43,12 @@ impl Histograms {
         histogram.operations = histogram.operations.wrapping_add(delta.operations);
         histogram.bytes = histogram.bytes.wrapping_add(delta.bytes);
         histogram.errors = histogram.errors.wrapping_add(delta.errors);
-        let mut coarse = 0;
         if let Some(first) = histogram.buckets.first_mut() {
             *first += u64::from(delta.under);
         }
-        for (bucket, count) in delta.buckets.iter().enumerate().take(BUCKETS) {
-            while BOUNDS.get(coarse).is_some_and(|power| bucket_lower(bucket) >= 1 << power) {
-                coarse += 1;
-            }
+        // Of the many buckets few have anything at a tick.
+        for (bucket, count) in delta.buckets.iter().enumerate().take(BUCKETS).filter(|(_, count)| **count != 0) {
+            let coarse = BOUNDS.partition_point(|power| bucket_lower(bucket) >= 1 << power);
             if let Some(sum) = histogram.buckets.get_mut(coarse) {
                 *sum += u64::from(*count);
             }

@@ -127,8 +127,17 @@ impl TestCgroup {
 
     /// Tasks that use all the CPU they get.
     pub fn spin(&mut self, tasks: usize) {
+        self.run(tasks, "while :; do :; done");
+    }
+
+    /// A task that does nothing.
+    pub fn sleep(&mut self) {
+        self.run(1, "exec sleep 100000");
+    }
+
+    fn run(&mut self, tasks: usize, what: &str) {
         for _ in 0..tasks {
-            let script = format!("echo $$ > {}/cgroup.procs && while :; do :; done", self.path.display());
+            let script = format!("echo $$ > {}/cgroup.procs && {what}", self.path.display());
             let child = Command::new("nice").args(["-n", "10", "sh", "-c", &script]).stdin(Stdio::null()).spawn();
             self.tasks.push(child.unwrap());
         }

@@ -16,6 +16,9 @@ const SLACK_MIN: f64 = 3.0;
 const CHANGED_NS: u64 = 60_000_000_000;
 /// Time constant of the rate.
 const RATE_S: f64 = 10.0;
+/// Detectors that had nothing to judge learn that at every so manieth tick, in turn: each lies apart in memory, and to look at
+/// all of 96 disks costs more than all else of a tick.
+const TURNS: usize = 16;
 
 #[derive(Clone)]
 pub(super) struct Pool {
@@ -46,8 +49,13 @@ pub(super) struct Pool {
     rate: f64,
     /// Since when there has been evidence without action.
     uneasy_since_ns: Option<u64>,
-    /// The first detector to get time for new tables.
+    /// Whose turn it is to learn that there was nothing.
     turn: usize,
+    /// When each detector learned last, and then knew how much requests share their fate (NaN = it does not).
+    learned_ns: Vec<u64>,
+    dependences: Vec<f64>,
+    /// The last tick: when it was, and what could be learned from it.
+    last: (u64, Lesson),
 }
 
 impl Pool {
@@ -71,6 +79,9 @@ impl Pool {
             rate: 0.0,
             uneasy_since_ns: None,
             turn: 0,
+            learned_ns: Vec::new(),
+            dependences: Vec::new(),
+            last: (0, Lesson::Deaf),
         }
     }
 
@@ -95,6 +106,9 @@ impl Pool {
             self.detectors.push(detector);
         }
         self.judged = self.detectors.iter().flatten().count();
+        self.learned_ns = vec![self.last.0; filesystems.len()];
+        let dependence = |detector: &Option<SeriesDetector>| detector.as_ref()?.dependence();
+        self.dependences = self.detectors.iter().map(|d| dependence(d).unwrap_or(f64::NAN)).collect();
         let judged = self.detectors.iter().enumerate().filter(|(_, detector)| detector.is_some());
         self.all = judged.fold(0, |all, (index, _)| all | (1 << index));
         // False alarms are stated per request, and a request is judged with its filesystem and with all of them, however
@@ -198,7 +212,7 @@ impl Pool {
             _ => Lesson::Deaf,
         };
         self.learn(now_ns, tick_s, &sum, lesson, rebuilds);
-        let dependence = self.detectors.iter().flatten().filter_map(SeriesDetector::dependence).reduce(f64::max);
+        let dependence = self.dependences.iter().copied().filter(|known| !known.is_nan()).reduce(f64::max);
         let limit = |level| if level == Level::Strong { self.limits.strong } else { self.limits.weak };
         let measure = |value, level| Measure { value, limit: limit(level), unit: Unit::Nats };
         let series = |index| Some(SeriesId { filesystem: index as u16, kind: self.kind? });
@@ -272,15 +286,25 @@ impl Pool {
         if self.informed {
             self.together.learn(sum, now_ns, tick_s, lesson);
         }
-        let count = self.detectors.len().max(1);
-        let first = self.turn;
-        self.turn = (first + 1) % count;
-        for i in 0..self.detectors.len() {
-            let Some(detector) = self.detectors.get_mut((first + i) % count).and_then(Option::as_mut) else { continue };
-            if detector.learn(now_ns, tick_s, lesson, *rebuilds > 0) {
-                *rebuilds -= 1;
-            }
+        let active = self.touched | self.awake;
+        let (before_ns, before) = std::mem::replace(&mut self.last, (now_ns, lesson));
+        if before != lesson {
+            // Until now there was another lesson, for those too who have not heard of it yet.
+            bits(self.all & !active).for_each(|index| self.learn_one(index, before_ns, before, &mut 0));
         }
+        self.turn = (self.turn + 1) % TURNS;
+        let turn = (0..128).step_by(TURNS).fold(0, |set, index| set | (1 << (index + self.turn)));
+        bits(self.all & (active | turn)).for_each(|index| self.learn_one(index, now_ns, lesson, rebuilds));
+    }
+
+    /// What happened since it learned last; `rebuilds` = how many may still make new tables in this tick.
+    fn learn_one(&mut self, index: usize, now_ns: u64, lesson: Lesson, rebuilds: &mut usize) {
+        let Some(Some(detector)) = self.detectors.get_mut(index) else { return };
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.learned_ns[index], now_ns));
+        if detector.learn(now_ns, passed_ns as f64 / 1e9, lesson, *rebuilds > 0) {
+            *rebuilds -= 1;
+        }
+        self.dependences[index] = detector.dependence().unwrap_or(f64::NAN);
     }
 }
 
