@@ -70,6 +70,16 @@ pub enum Keeper {
 #[error("it is not known whose container it is")]
 pub struct Unknown;
 
+/// A file of the kernel; `None` = what it is about has ended. Any other failure says nothing about that.
+fn text(path: &Path) -> Result<Option<String>, Unknown> {
+    const ESRCH: i32 = 3;
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH) => Ok(None),
+        Err(_) => Err(Unknown),
+    }
+}
+
 /// Finds out, and remembers.
 pub struct Identities {
     root: PathBuf,
@@ -116,32 +126,29 @@ impl Identities {
         let Some(pid) = description.mounts.iter().find_map(|mount| starter_of(&mount.source)) else {
             return Ok(Keeper::Nobody);
         };
+        let Some(begun) = self.begun(pid)? else { return Ok(Keeper::Gone) };
         // Another process may have its number by now, even one of its kind: that one has containers of its own.
-        let elder = |begun: &u64| self.processes(scope).is_ok_and(|all| all.iter().all(|process| begun <= process));
-        let begun = self.begun(pid).filter(|begun| self.is_starter(pid) && elder(begun));
-        Ok(begun.map_or(Keeper::Gone, |begun| Keeper::Starter(Starter { pid, begun })))
-    }
-
-    /// Is it still there, and the same?
-    pub fn lives(&self, starter: &Starter) -> bool {
-        self.begun(starter.pid) == Some(starter.begun)
+        let same = self.is_starter(pid)? && self.processes(scope)?.iter().all(|process| begun <= *process);
+        Ok(if same { Keeper::Starter(Starter { pid, begun }) } else { Keeper::Gone })
     }
 
     /// When the processes of a container began.
-    fn processes(&self, scope: &str) -> std::io::Result<Vec<u64>> {
-        let pids = std::fs::read_to_string(self.slice.join(scope).join("cgroup.procs"))?;
-        Ok(pids.lines().filter_map(|pid| self.begun(pid.parse().ok()?)).collect())
+    fn processes(&self, scope: &str) -> Result<Vec<u64>, Unknown> {
+        let pids = text(&self.slice.join(scope).join("cgroup.procs"))?.unwrap_or_default();
+        let begun = pids.lines().filter_map(|pid| self.begun(pid.parse().ok()?).transpose());
+        begun.collect()
     }
 
-    /// In ticks since the boot (proc_pid_stat(5), field 22).
-    fn begun(&self, pid: u32) -> Option<u64> {
-        let stat = std::fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()?;
-        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    /// In ticks since the boot (proc_pid_stat(5), field 22); `None` = there is no such process.
+    fn begun(&self, pid: u32) -> Result<Option<u64>, Unknown> {
+        let Some(stat) = text(&self.root.join(format!("proc/{pid}/stat")))? else { return Ok(None) };
+        let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
+        field.map(Some).ok_or(Unknown)
     }
 
-    fn is_starter(&self, pid: u32) -> bool {
-        let name = std::fs::read_to_string(self.root.join(format!("proc/{pid}/comm")));
-        name.is_ok_and(|name| name.trim_end() == "condor_starter")
+    fn is_starter(&self, pid: u32) -> Result<bool, Unknown> {
+        let name = text(&self.root.join(format!("proc/{pid}/comm")))?;
+        Ok(name.is_some_and(|name| name.trim_end() == "condor_starter"))
     }
 
     fn look(&self, scope: &str) -> Job {
@@ -167,7 +174,7 @@ impl Identities {
     /// Job and slot, of the starter's child that waits for the container's end.
     fn container_of(&self, starter: u32) -> Option<(String, String)> {
         let process = self.root.join(format!("proc/{starter}"));
-        if !self.is_starter(starter) {
+        if self.is_starter(starter) != Ok(true) {
             return None;
         }
         let children = std::fs::read_to_string(process.join(format!("task/{starter}/children"))).ok()?;
@@ -270,16 +277,28 @@ mod tests {
         let node = Node::new();
         let starter = || node.identities().keeper("docker-0a1b.scope");
         let Ok(Keeper::Starter(known)) = starter() else { panic!("{:?}", starter()) };
-        assert!(known.pid == 1083 && node.identities().lives(&known));
+        assert_eq!(known.pid, 1083);
         node.write("proc/1083/stat", "1083 (condor_starter) S 1 1 1 0 -1 4194560 1 0 0 0 1 2 3 4 20 0 1 0 601 1 2\n");
         assert_eq!(starter(), Ok(Keeper::Gone), "its number has been given to another one");
-        assert!(!node.identities().lives(&known));
         node.write("proc/1083/comm", "sh\n");
         assert_eq!(starter(), Ok(Keeper::Gone));
         assert_eq!(node.identities().keeper("docker-ffff.scope"), Err(Unknown));
         let description = "run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json";
         node.write(description, r#"{"process":{"user":{"uid":7}},"mounts":[{"source":"/srv"}]}"#);
         assert_eq!(starter(), Ok(Keeper::Nobody));
+    }
+
+    #[test]
+    fn a_starter_that_cannot_be_seen_is_not_known_to_be_gone() {
+        for file in ["stat", "comm"] {
+            let node = Node::new();
+            let path = node.0.path().join(format!("proc/1083/{file}"));
+            std::fs::remove_file(&path).unwrap();
+            assert_eq!(node.identities().keeper("docker-0a1b.scope"), Ok(Keeper::Gone), "{file}");
+            // Reading a folder is an error that says nothing about a process.
+            std::fs::create_dir(&path).unwrap();
+            assert_eq!(node.identities().keeper("docker-0a1b.scope"), Err(Unknown), "{file}");
+        }
     }
 
     #[test]

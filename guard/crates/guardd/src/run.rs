@@ -57,7 +57,8 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let deadline = Duration::from_nanos(config.control_loop.action_deadline_ns);
     let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
-    let mut worker = Worker::new(io_max, vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone());
+    let mut worker = Worker::new(io_max, vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())
+        .dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);
     let mut watch_gauges = Watch::new(config, Arc::clone(&clock), Arc::clone(&shared));
     let mut control = ControlLoop::new(Parts {

@@ -94,6 +94,8 @@ pub struct Worker {
     looked_ns: u64,
     /// Whose limits cannot be set, and that was said.
     failed: BTreeSet<Box<str>>,
+    /// Nobody is ended.
+    dry_run: bool,
 }
 
 impl Worker {
@@ -118,7 +120,13 @@ impl Worker {
             mute: false,
             looked_ns: 0,
             failed: BTreeSet::new(),
+            dry_run: false,
         }
+    }
+
+    /// The same, but if this is a dry run orphans are left alone: all else is left alone because the loop wishes for nothing.
+    pub fn dry_run(self, dry_run: bool) -> Self {
+        Worker { dry_run, ..self }
     }
 
     /// Until the control loop is gone; then nobody stays limited.
@@ -168,8 +176,11 @@ impl Worker {
             Err(_) => {}
             Ok(()) => self.mute = false,
         }
-        for leaver in leavers.iter().filter(|leaver| leaver.by_force) {
-            self.end(&leaver.scope, self.cause);
+        for leaver in leavers.iter() {
+            // Whom HTCondor does not know of it will not end, however long one waits.
+            if leaver.by_force || self.vacate.has_no_starter(&leaver.scope) {
+                self.end(&leaver.scope, self.cause);
+            }
         }
     }
 
@@ -199,8 +210,10 @@ impl Worker {
         let decided_ns = self.clock.monotonic_ns();
         self.looked_ns = decided_ns;
         self.ended.retain(|(scope, _)| self.vacate.exists(scope));
-        for orphan in self.vacate.orphans(ORPHAN, decided_ns) {
-            self.end(&orphan, "orphan");
+        if !self.dry_run {
+            for orphan in self.vacate.orphans(ORPHAN, decided_ns) {
+                self.end(&orphan, "orphan");
+            }
         }
         if self.io_max.drifted() {
             Shared::count(&self.shared.limit_drifts);
@@ -253,10 +266,12 @@ mod tests {
     fn who_is_ended_by_force_is_said_once() {
         let folder = tempfile::tempdir().unwrap();
         let scope = "docker-0a.scope";
-        std::fs::create_dir(folder.path().join(scope)).unwrap();
-        let description = folder.path().join("run/containerd/io.containerd.runtime.v2.task/moby/0a");
-        std::fs::create_dir_all(&description).unwrap();
-        std::fs::write(description.join("config.json"), r#"{"process":{"user":{"uid":7}}}"#).unwrap();
+        // Its starter is there, as far as /proc says.
+        stranger(folder.path(), r#"{"source":"/x/dir_4000000/tmp"}"#);
+        let process = folder.path().join("proc/4000000");
+        std::fs::create_dir_all(&process).unwrap();
+        std::fs::write(process.join("comm"), "condor_starter\n").unwrap();
+        std::fs::write(process.join("stat"), "1 (x) S 1 1 1 0 -1 0 1 0 0 0 1 2 3 4 20 0 1 0 500 1 2\n").unwrap();
         let kill = folder.path().join(scope).join("cgroup.kill");
         let (mut worker, inbox) = worker(folder.path());
         let leaver = |by_force| Wish {
@@ -272,6 +287,57 @@ mod tests {
         let said: Vec<_> = inbox.try_iter().collect();
         assert!(matches!(&said[..], [Message::Ended(Ended { cause: "vacate_overdue", seen: Ok(()), .. })]), "{said:?}");
         assert_eq!(std::fs::read_to_string(kill).unwrap(), "1");
+    }
+
+    /// A container with these mounts: without that of a starter HTCondor does not know of it.
+    fn stranger(folder: &Path, mounts: &str) {
+        std::fs::create_dir(folder.join("docker-0a.scope")).unwrap();
+        std::fs::write(folder.join("docker-0a.scope/cgroup.procs"), "").unwrap();
+        let description = folder.join("run/containerd/io.containerd.runtime.v2.task/moby/0a");
+        std::fs::create_dir_all(&description).unwrap();
+        let text = format!(r#"{{"process":{{"user":{{"uid":7}}}},"mounts":[{mounts}]}}"#);
+        std::fs::write(description.join("config.json"), text).unwrap();
+    }
+
+    #[test]
+    fn whom_htcondor_does_not_know_it_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        stranger(folder.path(), "");
+        let (mut worker, inbox) = worker(folder.path());
+        let leavers = Arc::from([Leaver { scope: "docker-0a.scope".into(), by_force: false }]);
+        worker.grant(Wish { leavers, cause: "gauge_above", ..Wish::nothing(1) }, &sync_channel(1).1);
+        assert!(matches!(inbox.try_recv(), Ok(Message::Ended(Ended { cause: "gauge_above", seen: Ok(()), .. }))));
+        assert_eq!(std::fs::read_to_string(folder.path().join("docker-0a.scope/cgroup.kill")).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_dry_run_ends_no_orphan() {
+        for dry_run in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            stranger(folder.path(), r#"{"source":"/x/dir_4000000/tmp"}"#);
+            let (worker, inbox) = worker(folder.path());
+            let clock = Arc::new(Later::default());
+            let mut worker = Worker { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..worker }.dry_run(dry_run);
+            worker.look(&sync_channel(1).1);
+            clock.0.store(ORPHAN.as_nanos() as u64, std::sync::atomic::Ordering::Relaxed);
+            worker.look(&sync_channel(1).1);
+            assert_eq!(folder.path().join("docker-0a.scope/cgroup.kill").exists(), !dry_run);
+            assert_eq!(inbox.try_recv().is_ok(), !dry_run);
+        }
+    }
+
+    /// Time as a test wants it.
+    #[derive(Default)]
+    struct Later(std::sync::atomic::AtomicU64);
+
+    impl Clock for Later {
+        fn monotonic_ns(&self) -> u64 {
+            self.0.load(std::sync::atomic::Ordering::Relaxed)
+        }
+
+        fn realtime_ns(&self) -> u64 {
+            0
+        }
     }
 
     /// What the reporter hears of: is it a limit, and did it work?

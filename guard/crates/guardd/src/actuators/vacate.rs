@@ -37,9 +37,9 @@ pub struct VacateActuator {
 /// By whom a container is kept.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
-    /// By this process, when it was last seen.
-    By(Starter),
-    /// By nobody, since then (CLOCK_MONOTONIC).
+    /// By a process of HTCondor.
+    ByStarter,
+    /// By one that has ended, before then (CLOCK_MONOTONIC).
     NotSince(u64),
     /// Not by HTCondor.
     Otherwise,
@@ -67,20 +67,21 @@ impl VacateActuator {
         let scopes = containers(&self.slice);
         self.kept.retain(|scope, _| scopes.contains(scope));
         for scope in scopes {
-            let kept = match self.kept.get(&scope) {
-                Some(Kept::By(starter)) if !self.identities.lives(starter) => Kept::NotSince(now_ns),
-                Some(_) => continue,
-                None => match self.identities.keeper(&scope) {
-                    Ok(Keeper::Starter(starter)) => Kept::By(starter),
-                    Ok(Keeper::Gone) => Kept::NotSince(now_ns),
-                    Ok(Keeper::Nobody) => Kept::Otherwise,
-                    Err(_) => continue,
-                },
+            let kept = match (self.kept.get(&scope), self.identities.keeper(&scope)) {
+                (Some(Kept::NotSince(since_ns)), Ok(Keeper::Gone)) => Kept::NotSince(*since_ns),
+                (_, Ok(Keeper::Gone)) => Kept::NotSince(now_ns),
+                (_, Ok(Keeper::Starter(_))) => Kept::ByStarter,
+                (_, Ok(Keeper::Nobody)) => Kept::Otherwise,
+                // What could not be seen is no proof that it has gone on being so.
+                (_, Err(_)) => {
+                    self.kept.remove(&scope);
+                    continue;
+                }
             };
             self.kept.insert(scope, kept);
         }
         let orphan = |kept: &Kept| match kept {
-            Kept::By(_) | Kept::Otherwise => false,
+            Kept::ByStarter | Kept::Otherwise => false,
             Kept::NotSince(ns) => u128::from(now_ns.saturating_sub(*ns)) >= grace.as_nanos(),
         };
         self.kept.iter().filter(|(_, kept)| orphan(kept)).map(|(scope, _)| scope.clone()).collect()
@@ -103,6 +104,11 @@ impl VacateActuator {
         std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))?;
         self.told = Some(text);
         Ok(())
+    }
+
+    /// Is it known that nobody of HTCondor will end it?
+    pub fn has_no_starter(&self, scope: &str) -> bool {
+        matches!(self.identities.keeper(scope), Ok(Keeper::Gone | Keeper::Nobody))
     }
 
     /// Is that container still there?
@@ -138,9 +144,13 @@ impl VacateActuator {
     fn end_starter(&self, starter: &Starter, scope: &str) -> Result<()> {
         let pid = starter.pid;
         let Some(id) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
-        let Ok(process) = pidfd_open(id, PidfdFlags::empty()) else { return Ok(()) };
+        let process = match pidfd_open(id, PidfdFlags::empty()) {
+            Ok(process) => process,
+            Err(rustix::io::Errno::SRCH) => return Ok(()),
+            Err(error) => bail!("starter {pid}: {error}"),
+        };
         // From here on the number cannot become another's: once more, is it the one?
-        if self.identities.keeper(scope) != Ok(Keeper::Starter(*starter)) {
+        if self.identities.keeper(scope)? != Keeper::Starter(*starter) {
             return Ok(());
         }
         match pidfd_send_signal(&process, Signal::KILL) {
@@ -244,6 +254,23 @@ mod tests {
         assert_eq!(orphans(1060), ["docker-0a.scope".into()]);
         std::fs::remove_dir_all(node.path().join("slice/docker-0a.scope")).unwrap();
         assert!(orphans(1070).is_empty());
+    }
+
+    #[test]
+    fn an_orphan_whose_starter_is_seen_after_all_is_none() {
+        let node = node(4_000_000, "condor_starter\n");
+        let stat = node.path().join("proc/4000000/stat");
+        let text = std::fs::read_to_string(&stat).unwrap();
+        let mut actuator = actuator(node.path());
+        let mut orphans = |second: u64| actuator.orphans(Duration::from_secs(60), second * 1_000_000_000).len();
+        std::fs::remove_file(&stat).unwrap();
+        assert_eq!((orphans(100), orphans(159), orphans(160)), (0, 0, 1));
+        // An error is no proof.
+        std::fs::create_dir(&stat).unwrap();
+        assert_eq!(orphans(170), 0);
+        std::fs::remove_dir(&stat).unwrap();
+        std::fs::write(&stat, text).unwrap();
+        assert_eq!((orphans(180), orphans(900)), (0, 0));
     }
 
     #[test]

@@ -68,6 +68,8 @@ pub struct ControlLoop<F: Freezer> {
     times: LoopTimes,
     totals: Totals,
     slow_due_ns: u64,
+    /// Evidence, or an operator's order, was there until just before this.
+    uneasy_until_ns: u64,
     published: Option<(NodeState, bool, Hold)>,
     names_version: u64,
     jobs_version: u64,
@@ -121,6 +123,7 @@ impl<F: Freezer> ControlLoop<F> {
         board.hold = freezer.applied();
         let ladder = config.ladder.clone();
         let ladder = match freezer.applied() {
+            hold if state_file.emergency() && !dry => Ladder::adopt_emergency(ladder, hold, now_ns),
             Hold::Nobody => Ladder::new(ladder, now_ns),
             hold => Ladder::adopt(ladder, hold, now_ns),
         };
@@ -135,6 +138,7 @@ impl<F: Freezer> ControlLoop<F> {
             times: LoopTimes::new(config.control_loop.tick_ns),
             totals: Totals { tick_ns: now_ns, ..Totals::default() },
             slow_due_ns: 0,
+            uneasy_until_ns: 0,
             published: None,
             names_version: u64::MAX,
             jobs_version: u64::MAX,
@@ -206,6 +210,9 @@ impl<F: Freezer> ControlLoop<F> {
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
             resumed: self.shared.orders.resumed.swap(false, Ordering::Relaxed),
         };
+        if self.board.uneasy || inputs.ordered || inputs.verdicts.iter().any(|verdict| verdict.stuck) {
+            self.uneasy_until_ns = now_ns.saturating_add(self.config.ladder.hold_max_ns);
+        }
         let actions = self.ladder.step(&inputs, now_ns);
         let (written, effect) = self.act(&actions, now_ns);
         self.tell(&actions, written);
@@ -299,7 +306,7 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.hold = self.freezer.applied();
         self.board.limited = actions.throttles.jobs();
         self.wish(actions, now_ns);
-        self.shaping.keep(self.wanted(actions), now_ns);
+        self.shaping.keep(self.wanted(actions, now_ns), now_ns);
         if self.shaping.fault() != fault {
             self.send(Message::Shaping { fault: self.shaping.fault() });
         }
@@ -324,25 +331,28 @@ impl<F: Freezer> ControlLoop<F> {
         }
     }
 
-    fn wanted(&self, actions: &Actions) -> Wanted {
+    fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {
         let mut slow = [None; DISKS];
         slow.iter_mut().zip(self.limits.daemons()).for_each(|(place, allowance)| *place = Some(*allowance));
-        Wanted { held: self.held(actions), slow }
+        Wanted { held: self.held(actions, now_ns), slow }
     }
 
     /// What the guilty made slow batch shall leave alone in the storage daemons too: whose requests they are is not known there.
-    fn held(&self, actions: &Actions) -> Held {
+    fn held(&self, actions: &Actions, now_ns: u64) -> Held {
         let device = |filesystem: u16| {
             let filesystem = self.board.filesystems.get(usize::from(filesystem))?;
             Some(Held::Device((filesystem.major, filesystem.minor)))
         };
         match actions.hold {
+            // It lasts for long, with or without jobs here, and batch of other nodes may have no part in it, or all of it.
+            _ if actions.state == NodeState::Emergency => match now_ns < self.uneasy_until_ns {
+                true => Held::Everything,
+                false => Held::Nothing,
+            },
             Hold::Nobody => Held::Nothing,
             // Who leaves for another reason has no part in what goes through the daemons.
             Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
-            // It lasts for long, and batch of other nodes may have no part in it.
-            Hold::All if actions.state == NodeState::Emergency && !self.board.uneasy => Held::Nothing,
             Hold::All => Held::Everything,
         }
     }
@@ -484,7 +494,8 @@ impl<F: Freezer> ControlLoop<F> {
         self.shaping.keep(Held::Nothing, clock.monotonic_ns());
         self.report(effect);
         self.state_file.write(&StateLine {
-            state: NodeState::Closed,
+            // The next guard is to know.
+            state: if self.ladder.state() == NodeState::Emergency { NodeState::Emergency } else { NodeState::Closed },
             admit: false,
             heartbeat: self.clock.realtime_ns() / 1_000_000_000,
             monotonic_ns: self.clock.monotonic_ns(),

@@ -329,3 +329,33 @@ fn an_overloaded_filesystem_is_a_gauge() {
     rig.pass(3_000_000_000);
     assert_eq!(read(&rig), policy::gauge::Reading::Absent);
 }
+
+#[test]
+fn in_an_emergency_batch_of_other_nodes_waits_while_there_is_evidence_also_without_jobs_here() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(3_000_000_000);
+    rig.control.ladder =
+        Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::Nobody, rig.clock.monotonic_ns());
+    rig.pass(3_000_000_000);
+    assert!(rig.state().starts_with("state=emergency") && !rig.control.shaping.held());
+    rig.hang(true);
+    rig.pass(2_000_000_000);
+    assert!(rig.control.shaping.held(), "{}", rig.state());
+    rig.hang(false);
+    rig.pass(2_000_000_000);
+    assert!(rig.control.shaping.held(), "not for a moment only");
+    rig.pass(rig.control.config.ladder.hold_max_ns);
+    assert!(rig.state().starts_with("state=emergency") && !rig.control.shaping.held());
+}
+
+#[test]
+fn the_next_guard_knows_of_an_emergency() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.control.ladder =
+        Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::Nobody, rig.clock.monotonic_ns());
+    assert!(!rig.control.state_file.emergency());
+    rig.pass(1_000_000_000);
+    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "killed");
+    rig.control.stop();
+    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
+}

@@ -2,6 +2,7 @@
 //! What of a new configuration can take effect while the guard runs.
 
 use super::Config;
+use crate::ladder::LadderConfig;
 
 impl Config {
     /// This configuration with what of `new` needs no restart (objectives, gauges, ladder, capacity), and the names of the sections
@@ -14,11 +15,14 @@ impl Config {
             ("signals.latency", self.latency != new.latency),
             ("signals.disk", self.disk != new.disk),
             ("signals.psi", self.psi != new.psi),
+            ("signals.network", self.network_interface != new.network_interface),
             ("metrics", self.metrics != new.metrics),
             ("journal", self.journal != new.journal),
         ];
         let waiting = sections.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
         let Config { objectives, gauges, ladder, capacity, .. } = new;
+        // Half of it dry would be neither: it is of `node`, which waits.
+        let ladder = LadderConfig { dry_run: self.ladder.dry_run, ..ladder };
         (Config { objectives, gauges, ladder, capacity, ..self.clone() }, waiting)
     }
 }
@@ -43,5 +47,8 @@ mod tests {
         );
         assert_eq!((&config.control_loop, &config.journal), (&old.control_loop, &old.journal));
         assert_eq!(old.reloaded(old.clone()), (old.clone(), vec![]));
+        let dry = Config::parse("dry", "[node]\ndry_run = true\n").unwrap();
+        assert_eq!(old.reloaded(dry.clone()), (old.clone(), vec!["node"]));
+        assert_eq!(dry.reloaded(old), (dry, vec!["node"]));
     }
 }

@@ -23,33 +23,49 @@ const IN_VAIN: u32 = 2;
 /// Less than this share of what it was is down.
 const DOWN: f64 = 0.9;
 
+/// A pause is doubled so many times at most.
+const DOUBLINGS: u32 = 6;
+
 /// Jobs that left because a gauge was above its limit, one at a time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Room {
     /// What it was when the last one was sent away.
     value: f64,
     in_vain: u32,
     /// Nobody is sent away before that.
     until_ns: u64,
+    /// How many pauses there were.
+    pauses: u32,
+    /// Since when it has been below its limit.
+    kept_ns: Option<u64>,
 }
 
 impl Room {
-    /// It is still (or again) at this value: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`.
+    /// It is still (or again) at this value: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`,
+    /// and after two more for twice as long.
     pub fn ask(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> bool {
+        self.kept_ns = None;
         if now_ns < self.until_ns {
             return false;
         }
         self.in_vain = if self.value > 0.0 && value > DOWN * self.value { self.in_vain + 1 } else { 0 };
         self.value = value;
         if self.in_vain >= IN_VAIN {
-            *self = Room { until_ns: now_ns.saturating_add(backoff_ns), ..Room::default() };
+            let pause_ns = backoff_ns << self.pauses.min(DOUBLINGS);
+            *self = Room { until_ns: now_ns.saturating_add(pause_ns), pauses: self.pauses + 1, ..Room::default() };
         }
         now_ns >= self.until_ns
     }
 
-    /// It is below its limit.
-    pub fn kept(&mut self) {
-        self.value = 0.0;
+    /// It is below its limit. Only for so long is it because of who has left: pressure that comes and goes by itself is not.
+    pub fn kept(&mut self, backoff_ns: u64, now_ns: u64) {
+        if *self == Room::default() {
+            return;
+        }
+        let since_ns = *self.kept_ns.get_or_insert(now_ns);
+        if now_ns.saturating_sub(since_ns) >= backoff_ns << self.pauses.min(DOUBLINGS) {
+            *self = Room::default();
+        }
     }
 }
 
@@ -112,8 +128,22 @@ mod tests {
         assert!(room.ask(0.5, 60, 10) && room.ask(0.5, 60, 20));
         assert!(!room.ask(0.49, 60, 30) && !room.ask(0.5, 60, 89), "two have left in vain");
         assert!(room.ask(0.5, 60, 90) && room.ask(0.3, 60, 100) && room.ask(0.2, 60, 110) && room.ask(0.1, 60, 120));
-        room.kept();
-        assert!(room.ask(0.1, 60, 130) && room.ask(0.1, 60, 140) && !room.ask(0.1, 60, 150));
+        assert!(room.ask(0.1, 60, 130) && !room.ask(0.1, 60, 140), "two more");
+        assert!(!room.ask(0.1, 60, 259) && room.ask(0.1, 60, 260), "twice as long");
+    }
+
+    #[test]
+    fn what_comes_and_goes_by_itself_is_not_brought_down_by_who_left() {
+        let mut room = Room::default();
+        assert!(room.ask(0.5, 60, 10));
+        (11..40).for_each(|second| room.kept(60, second));
+        assert!(room.ask(0.5, 60, 40));
+        (41..70).for_each(|second| room.kept(60, second));
+        assert!(!room.ask(0.5, 60, 70), "for the third time");
+        (71..=190).for_each(|second| room.kept(60, second));
+        assert!(!room.ask(0.5, 60, 129));
+        (131..=251).for_each(|second| room.kept(60, second));
+        assert_eq!(room, Room::default(), "after that it is another story");
     }
 
     #[test]

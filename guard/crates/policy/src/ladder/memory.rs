@@ -484,6 +484,16 @@ impl Memory {
         self.reason = Cause::Adopted;
     }
 
+    /// At the start of the guard: the node is in an emergency.
+    pub fn adopt_emergency(&mut self, hold: Hold, now_ns: u64) {
+        if hold.any() {
+            self.adopt(Hold::All, now_ns);
+        }
+        self.leave = Leave { who: Hold::All, since_ns: now_ns, overdue: Hold::Nobody };
+        self.state = NodeState::Emergency;
+        self.reason = Cause::Adopted;
+    }
+
     /// Adds an event about the node as it is now.
     pub fn say(
         &self,

@@ -171,6 +171,13 @@ impl Ladder {
         ladder
     }
 
+    /// At a start after a guard that left the node in an emergency: it goes on, with those who stand still by now.
+    pub fn adopt_emergency(config: LadderConfig, hold: Hold, now_ns: u64) -> Ladder {
+        let mut ladder = Ladder { adopted: true, ..Ladder::new(config, now_ns) };
+        ladder.memory.adopt_emergency(hold, now_ns);
+        ladder
+    }
+
     /// Other times and limits; state, freeze and limits of jobs stay. `objectives` = they are others now: nobody is known to be
     /// innocent of them.
     pub fn reconfigure(&mut self, config: LadderConfig, objectives: bool) {

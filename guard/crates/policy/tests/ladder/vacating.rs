@@ -247,3 +247,43 @@ fn what_others_do_meanwhile_is_not_overlooked() {
     assert_eq!((steps.state(), steps.actions().hold), (NodeState::Vacating, Hold::All));
     assert_eq!(steps.actions().leave, Hold::Jobs(jobs(&[1])), "they do not have to leave for it");
 }
+
+#[test]
+fn who_stands_still_for_what_he_did_does_so_also_when_another_has_left() {
+    let mut steps = unlimited();
+    slow(&mut steps);
+    steps.run(300 * MS);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::Jobs(jobs(&[1]))));
+    calm(&mut steps);
+    steps.run(S);
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[2]))));
+    steps.gauges[0].state = GaugeState::Kept;
+    (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert!(steps.actions().hold.touches(1) && steps.actions().leave == Hold::Nobody);
+    steps.run(8 * S);
+    assert_eq!(steps.state(), NodeState::Frozen, "for ten seconds in all");
+    steps.run(2 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Open, Hold::Nobody));
+}
+
+#[test]
+fn an_emergency_outlives_the_guard() {
+    for (jobs_left, hold) in [(Some(0), Hold::Nobody), (Some(3), Hold::Jobs(jobs(&[1])))] {
+        let mut steps = Steps::with(Ladder::adopt_emergency(config(), hold, 1000 * S));
+        steps.jobs = jobs_left;
+        steps.living = if jobs_left == Some(0) { JobSet::default() } else { steps.living };
+        steps.step();
+        let actions = steps.actions();
+        assert_eq!((actions.state, actions.leave, actions.admit), (NodeState::Emergency, Hold::All, false));
+        assert_eq!(actions.hold, if jobs_left == Some(0) { Hold::Nobody } else { Hold::All });
+        (steps.jobs, steps.living) = (Some(0), JobSet::default());
+        steps.run(config().emergency_quiet_ns - S);
+        assert_eq!(steps.state(), NodeState::Emergency);
+        steps.run(4 * S);
+        assert_ne!(steps.state(), NodeState::Emergency);
+    }
+}

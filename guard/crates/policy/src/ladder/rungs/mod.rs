@@ -58,7 +58,7 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
         return Some(evacuate(cause, about));
     }
     let Some((cause, about)) = view.crowded else {
-        memory.room.kept();
+        memory.room.kept(memory.config.innocent_backoff_ns, view.now_ns);
         return None;
     };
     let settled = memory.left_ns.is_none_or(|left_ns| view.now_ns.saturating_sub(left_ns) >= SETTLE_NS);

@@ -17,6 +17,11 @@ fn calm(freeze: &Freeze, view: &View) -> bool {
     held_ns >= freeze.hold_ns && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns)
 }
 
+/// Somebody else stands still for what he did, and not for long enough yet.
+fn others_wait(freeze: &Freeze, view: &View) -> bool {
+    freeze.hold.of_living(&view.living).any() && !calm(freeze, view)
+}
+
 impl Rung for Vacating {
     fn state(&self) -> NodeState {
         NodeState::Vacating
@@ -26,7 +31,7 @@ impl Rung for Vacating {
         // Vacating without a freeze cannot be; if it is, the way out is to thaw.
         let Some(freeze) = memory.freeze else { return Some(thaw(Cause::Left)) };
         let gone = view.no_jobs || memory.leave.who.of_living(&view.living) == Hold::Nobody;
-        if gone && (view.ordered || (view.strong.is_some() && freeze.hold == Hold::All)) {
+        if gone && !view.no_jobs && (view.ordered || others_wait(&freeze, view)) {
             // Nobody moves for a moment in between.
             return Some(Transition {
                 to: NodeState::Frozen,
