@@ -209,6 +209,13 @@ impl Record {
                 let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
                 format!("{objective} is being broken slowly{measured}")
             }
+            "budget" => {
+                let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
+                let speed = self.evidence.as_ref().map_or(String::new(), |e| {
+                    format!(", {:.1} times as fast as it may (limit {:.1})", e.value, e.limit)
+                });
+                format!("{objective} spends its error budget too fast{speed}")
+            }
             "breach_without_batch" => format!("{place} is slow although batch is not the cause{measured}"),
             "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
@@ -325,6 +332,19 @@ mod tests {
         assert_eq!(thaw.sentence(), "Batch was thawed after 1.2 s because it was calm.");
         thaw.precaution = true;
         assert_eq!(thaw.sentence(), "The precautionary freeze ended after 1.2 s because it was calm.");
+        let mut budget = record("budget", "close");
+        budget.evidence = Some(Evidence {
+            objective: "storage-read".into(),
+            series: String::new(),
+            value: 7.24,
+            limit: 6.0,
+            unit: "count".into(),
+        });
+        assert_eq!(
+            budget.sentence(),
+            "No new jobs are let in because storage-read spends its error budget too fast, \
+             7.2 times as fast as it may (limit 6.0)."
+        );
         let adopted = record("adopted", "none");
         assert_eq!(adopted.sentence(), "The guard started and found batch frozen.");
     }

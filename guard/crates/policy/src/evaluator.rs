@@ -2,12 +2,15 @@
 //! Combines the detectors of all series into one verdict per objective.
 
 mod pool;
+mod slack;
 
 use crate::detector::Depths;
 use crate::event::Names;
 use crate::objective::{Objective, SignalState, Verdict};
 use intf::segment::{Class, Filesystem, InFlight, SeriesDelta, Visitor};
 use pool::Pool;
+
+pub(crate) use slack::Slack;
 
 /// Did the storage daemon give a sign of life?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,8 +56,10 @@ pub enum Cause {
     Quiet,
     /// An operator gave the node back to batch.
     Resumed,
-    /// An objective is being broken slowly (its error budget burns).
+    /// An objective is being broken slowly: its slack of the last minute is gone.
     SlowBurn,
+    /// The error budget of an objective is spent too fast.
+    Budget,
     /// An objective is broken while batch is known to be innocent or absent.
     BreachWithoutBatch,
     /// The signal of an objective is stale beyond its grace time.
@@ -84,7 +86,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 35] = [
+    pub const ALL: [Cause; 36] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -109,6 +111,7 @@ impl Cause {
         Cause::Quiet,
         Cause::Resumed,
         Cause::SlowBurn,
+        Cause::Budget,
         Cause::BreachWithoutBatch,
         Cause::SignalStale,
         Cause::SignalMissing,
@@ -149,6 +152,7 @@ impl Cause {
             Cause::Quiet => "quiet",
             Cause::Resumed => "resumed",
             Cause::SlowBurn => "slow_burn",
+            Cause::Budget => "budget",
             Cause::BreachWithoutBatch => "breach_without_batch",
             Cause::SignalStale => "signal_stale",
             Cause::SignalMissing => "signal_missing",

@@ -12,6 +12,7 @@
 
 pub mod config;
 pub mod detector;
+pub mod error_budget;
 pub mod evaluator;
 pub mod event;
 pub mod gauge;

@@ -31,6 +31,8 @@ pub struct Objective {
     pub stuck_after_ns: u64,
     /// A heartbeat older than this is no signal.
     pub grace_ns: u64,
+    /// The window in which `share` is its error budget; `None` = it has none.
+    pub budget_window_ns: Option<u64>,
 }
 
 /// How sure the guard is that an objective is broken.
@@ -71,6 +73,10 @@ pub struct Verdict {
     /// Slow measure of the promise, over about a minute: 1 = nothing over the threshold, 0 = at the allowed share,
     /// negative = broken.
     pub slack: f64,
+    /// What is left of its error budget: 1 = all, 0 = nothing, negative = overspent. `None` = it has none.
+    pub budget_left: Option<f64>,
+    /// The error budget is spent too fast: how many times as fast as it may, and the limit of the rule that says so.
+    pub burning: Option<Measure>,
     /// Filesystems with evidence of their own, bit by index.
     pub slow: u128,
     /// The worst of those that are not judged because batch is known to be innocent there, if it has evidence.

@@ -197,6 +197,16 @@ fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
     })
 }
 
+/// Shorter windows would hold too few requests, and `0s` is none.
+fn budget_window(path: String, value: Duration) -> Result<Option<u64>, Fault> {
+    match value.0 {
+        0 => Ok(None),
+        _ => time(path, value, 60 * MIN, 30 * 24 * 60 * MIN)
+            .map(Some)
+            .map_err(|(path, message)| (path, format!("{message}, and is not 0s (no error budget)"))),
+    }
+}
+
 fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
     let at = |key: &str| format!("objective[{index}].{key}");
     let name = name(at("name"), raw.name)?;
@@ -223,5 +233,6 @@ fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
         dwell_ns: time(at("dwell"), raw.dwell, 100 * MS, 10 * MIN)?,
         stuck_after_ns: time(at("stuck_after"), raw.stuck_after, threshold_ns, MIN)?,
         grace_ns: time(at("grace"), raw.grace, 200 * MS, MIN)?,
+        budget_window_ns: budget_window(at("budget_window"), raw.budget_window)?,
     })
 }

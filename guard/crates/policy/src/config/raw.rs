@@ -136,6 +136,8 @@ pub(super) struct RawObjective {
     pub stuck_after: Duration,
     #[serde(default = "two_seconds")]
     pub grace: Duration,
+    #[serde(default = "six_hours")]
+    pub budget_window: Duration,
 }
 
 /// An objective on a gauge; name, source and limit must be given.
@@ -253,6 +255,9 @@ fn strong() -> f64 {
 fn two_seconds() -> Duration {
     Duration(2 * S)
 }
+fn six_hours() -> Duration {
+    Duration(6 * 3600 * S)
+}
 fn stuck_after() -> Duration {
     Duration(800 * MS)
 }
@@ -272,6 +277,7 @@ pub(super) fn default_objectives() -> Vec<RawObjective> {
         dwell: two_seconds(),
         stuck_after: Duration(stuck_after * MS),
         grace: two_seconds(),
+        budget_window: six_hours(),
     };
     vec![
         objective("storage-read", RawOp::Read, 100, 800),

@@ -102,6 +102,11 @@ fn errors_in_objectives_count_them() {
         ("class = \"bach\"", "objective[1].class: unknown value `bach`; allowed: `storage`, `batch`, `internal`"),
         ("filesystem = \"data\"", "objective[1].filesystem: `data` is no mount point"),
         ("stuck_after = \"40ms\"", "objective[1].stuck_after: 40ms is outside 50ms to 1min"),
+        (
+            "budget_window = \"30min\"",
+            "objective[1].budget_window: 30min is outside 1h to 30d, and is not 0s (no error budget)",
+        ),
+        ("budget_window = 6", "objective[1].budget_window: `6` has no unit"),
         ("", "objective[1].name: `a` is there twice"),
     ] {
         let found = error(&format!("{good}{good}{addition}\n"));
@@ -117,6 +122,7 @@ fn what_is_left_out_is_at_its_default() {
     let config = Config::parse("guard.toml", text).unwrap();
     let objective = &config.objectives[0];
     assert_eq!((objective.floor_ns, objective.share, objective.strong), (8_000_000, 0.01, 24.0));
+    assert_eq!(objective.budget_window_ns, Some(6 * 3600 * 1_000_000_000));
     assert_eq!(config.metrics.listen, None);
     assert_eq!(config.ladder, Config::default().ladder);
 }

@@ -8,7 +8,7 @@ use super::depth::Arrivals;
 use super::evidence::{Evidence, REQUEST_MAX};
 use super::kinship::Kinship;
 use crate::objective::{Level, Objective};
-use intf::segment::layout::bucket_middle;
+use intf::segment::layout::{bucket_lower, bucket_middle};
 use intf::segment::{SeriesDelta, BUCKETS};
 
 /// Without any request for so long there is no evidence left: nobody is being hurt.
@@ -65,6 +65,8 @@ impl Lesson {
 pub(crate) struct Tick {
     pub requests: u64,
     pub over: u64,
+    /// In flight for longer than the threshold; of those on a disk that is stuck the ones that were so before.
+    pub late: u64,
     /// Whole latency; nothing while there is no baseline.
     pub shape: f64,
     pub share: f64,
@@ -78,6 +80,7 @@ impl Tick {
     pub fn add(&mut self, other: &Tick) {
         self.requests += other.requests;
         self.over += other.over;
+        self.late += other.late;
         self.shape += other.shape;
         self.share += other.share;
         self.in_flight += other.in_flight;
@@ -168,6 +171,9 @@ pub struct SeriesDetector {
     evidence: Evidence,
     tests: Tests,
     tick: Tick,
+    /// `late` of the tick before, and whether a request is stuck in this one.
+    late_before: u64,
+    stuck: bool,
 }
 
 impl SeriesDetector {
@@ -185,11 +191,14 @@ impl SeriesDetector {
             evidence: Evidence::default(),
             tests: Tests::default(),
             tick: Tick::default(),
+            late_before: 0,
+            stuck: false,
         }
     }
 
     /// Starts a tick.
     pub fn begin(&mut self) {
+        (self.late_before, self.stuck) = (self.tick.late, false);
         self.tick = Tick::default();
     }
 
@@ -232,7 +241,12 @@ impl SeriesDetector {
     /// would look like evidence for ever.
     pub fn in_flight(&mut self, age_ns: u64, class: usize) {
         self.tick.in_flight += 1;
+        // As it will be judged when it ends.
+        if age_ns >= bucket_lower(self.first_over) {
+            self.tick.late += 1;
+        }
         if age_ns > self.stuck_after_ns {
+            self.stuck = true;
             return;
         }
         if self.baseline.ready() {
@@ -245,6 +259,10 @@ impl SeriesDetector {
 
     /// Ends a tick: the level.
     pub fn finish(&mut self, now_ns: u64, tick_s: f64, limits: &Limits) -> Level {
+        if self.stuck {
+            // Requests that join those that are stuck count when they end: a dead disk must not close a node for ever.
+            self.tick.late = self.tick.late.min(self.late_before);
+        }
         self.tests.update(&self.tick, now_ns, tick_s, limits)
     }
 

@@ -150,6 +150,7 @@ pub fn objective(weak: f64, strong: f64, floor_ns: u64) -> Objective {
         dwell_ns: 2 * SECOND,
         stuck_after_ns: 800_000_000,
         grace_ns: 2 * SECOND,
+        budget_window_ns: Some(6 * 3600 * SECOND),
     }
 }
 

@@ -2,16 +2,13 @@
 //! The detectors of one objective: one per series that it judges, and one for all of them together (a node whose every
 //! disk becomes a little slower shows it there first).
 
-use super::Signal;
+use super::{Signal, Slack};
 use crate::detector::{Lesson, Limits, SeriesDetector, Tests, Tick};
+use crate::error_budget::{Ended, ErrorBudget};
 use crate::event::{Measure, Unit};
 use crate::objective::{Level, Objective, SignalState, Verdict};
 use intf::segment::{Filesystem, Kind, SeriesId};
 
-/// Time constant of the slow measure of the promise.
-const SLACK_S: f64 = 60.0;
-/// Fewer slow requests than this in that time break no promise.
-const SLACK_MIN: f64 = 3.0;
 /// Evidence for so long without action means that what is usual has changed.
 const CHANGED_NS: u64 = 60_000_000_000;
 /// Time constant of the rate.
@@ -43,9 +40,9 @@ pub(super) struct Pool {
     limits: Limits,
     /// When there last was a signal; `None` = never.
     heard_ns: Option<u64>,
-    /// Decaying counts of requests, and of those over the threshold.
-    requests: f64,
-    over: f64,
+    slack: Slack,
+    /// Begins with the first tick.
+    budget: Option<ErrorBudget>,
     rate: f64,
     /// Since when there has been evidence without action.
     uneasy_since_ns: Option<u64>,
@@ -74,8 +71,8 @@ impl Pool {
             informed: false,
             limits: Limits::of_many(objective.weak, objective.strong, 1),
             heard_ns: None,
-            requests: 0.0,
-            over: 0.0,
+            slack: Slack::default(),
+            budget: None,
             rate: 0.0,
             uneasy_since_ns: None,
             turn: 0,
@@ -115,6 +112,9 @@ impl Pool {
         // many there are.
         let tests = if self.judged > 1 { 2 } else { 1 };
         self.limits = Limits::of_many(self.objective.weak, self.objective.strong, tests);
+        if let Some(budget) = &mut self.budget {
+            budget.restart();
+        }
         self.reset();
     }
 
@@ -158,6 +158,7 @@ impl Pool {
     }
 
     pub fn finish(&mut self, now_ns: u64, tick_s: f64, signal: Signal, acting: bool, rebuilds: &mut usize) -> Verdict {
+        let heard = matches!(signal, Signal::Heard { .. });
         let signal = self.signal(now_ns, signal);
         let (mut sum, mut judged) = (Tick::default(), Tick::default());
         let mut excused: Option<(usize, f64, Level)> = None;
@@ -203,6 +204,9 @@ impl Pool {
             }
         }
         self.measure(&sum, tick_s);
+        if heard {
+            self.spend(&sum, now_ns);
+        }
         if signal != SignalState::Fresh {
             self.reset();
             (level, value, slow, excused) = (Level::Calm, 0.0, 0, None);
@@ -220,7 +224,9 @@ impl Pool {
             level,
             signal,
             stuck: false,
-            slack: 1.0 - self.over / (self.objective.share * self.requests).max(SLACK_MIN),
+            slack: self.slack.left(self.objective.share),
+            budget_left: self.budget.as_ref().map(ErrorBudget::left),
+            burning: self.budget.as_ref().and_then(ErrorBudget::burning),
             slow,
             excused: excused.and_then(|(index, value, own)| Some((series(index)?, measure(value, own)))),
             worst: worst.and_then(series),
@@ -253,14 +259,25 @@ impl Pool {
 
     /// The users have left, and with them the promise they were given.
     pub fn forgive(&mut self) {
-        (self.requests, self.over) = (0.0, 0.0);
+        self.slack = Slack::default();
+        if let Some(budget) = &mut self.budget {
+            budget.rest();
+        }
+    }
+
+    /// Whatever batch does at the time, and whoever is to blame: users suffer it.
+    fn spend(&mut self, sum: &Tick, now_ns: u64) {
+        if self.budget.is_none() {
+            self.budget = ErrorBudget::new(&self.objective, now_ns);
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.follow(Ended { requests: sum.requests, over: sum.over, late: sum.late }, now_ns);
+        }
     }
 
     /// Keeps the slow measures.
     fn measure(&mut self, sum: &Tick, tick_s: f64) {
-        let keep = (-tick_s / SLACK_S).exp();
-        self.requests = self.requests * keep + sum.requests as f64;
-        self.over = self.over * keep + sum.over as f64;
+        self.slack.add(sum.requests, sum.over, tick_s);
         if tick_s > 0.0 {
             let keep = (-tick_s / RATE_S).exp();
             self.rate = self.rate * keep + (1.0 - keep) * sum.requests as f64 / tick_s;
@@ -275,7 +292,7 @@ impl Pool {
             return if acting { Lesson::Acting } else { Lesson::Calm };
         }
         let since_ns = *self.uneasy_since_ns.get_or_insert(now_ns);
-        let kept = self.over <= self.objective.share * self.requests;
+        let kept = self.slack.kept(self.objective.share);
         match kept && now_ns.saturating_sub(since_ns) >= CHANGED_NS {
             true => Lesson::Changed,
             false => Lesson::Uneasy,

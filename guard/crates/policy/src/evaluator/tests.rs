@@ -314,6 +314,90 @@ fn users_who_rarely_ask_have_not_left() {
 }
 
 #[test]
+fn what_users_suffer_while_batch_is_held_is_taken_off_the_error_budget_too() {
+    let spent = |acting| {
+        let mut node = Node::new(1);
+        node.run(60 * S);
+        assert_eq!((node.tick().budget_left, node.tick().burning), (Some(1.0), None));
+        (node.acting, node.factor) = (acting, 30.0);
+        node.run(20 * S);
+        let verdict = node.tick();
+        assert!(verdict.burning.is_some_and(|measure| measure.value > measure.limit), "{verdict:?}");
+        verdict.budget_left.unwrap()
+    };
+    assert!(spent(true) < 1.0 && spent(true) == spent(false));
+}
+
+#[test]
+fn the_error_budget_survives_a_restart_of_the_storage_daemon_and_not_the_users() {
+    let mut node = broken();
+    let before = node.tick().budget_left.unwrap();
+    node.evaluator.restart(&filesystems(&disks(1)));
+    let verdict = node.tick();
+    assert!(verdict.burning.is_some() && (verdict.budget_left.unwrap() - before).abs() < 0.01, "{verdict:?}");
+    // Once its signal is gone for good nothing is counted, and nothing forgotten.
+    (node.disks, node.signal) = (0, Signal::Missing);
+    node.run(60 * S);
+    assert_eq!(node.tick().signal, SignalState::Missing);
+    node.signal = HEARD;
+    assert!(node.tick().burning.is_some());
+    node.run(26 * S);
+    let verdict = node.tick();
+    assert!(verdict.burning.is_none() && verdict.budget_left.unwrap() < 1.0, "{verdict:?}");
+}
+
+#[test]
+fn the_error_budget_of_a_promise_that_stays_is_kept() {
+    let mut node = broken();
+    let before = node.tick().budget_left.unwrap();
+    assert!(before < 1.0);
+    let same = objective(12.0, 24.0, 0);
+    let other = Objective { budget_window_ns: Some(7200 * S), ..same.clone() };
+    let none = Objective { budget_window_ns: None, ..same.clone() };
+    node.evaluator.reconfigure(&[other, none, same], &filesystems(&disks(1)));
+    node.disks = 0;
+    node.tick();
+    let left: Vec<Option<f64>> = node.evaluator.verdicts().iter().map(|verdict| verdict.budget_left).collect();
+    assert_eq!((left[0], left[1]), (Some(1.0), None));
+    assert!((left[2].unwrap() - before).abs() < 0.01, "{left:?}");
+}
+
+#[test]
+fn a_request_that_hangs_is_taken_off_the_error_budget_once() {
+    let mut node = Node::new(1);
+    node.disks = 0;
+    node.tick();
+    node.now += 7 * 3600 * S;
+    // What is spent, of ten requests, which is the least.
+    let mut spent = |ended: u32, ages: &[u64]| {
+        node.now += 20 * MS;
+        node.evaluator.begin(node.now);
+        let mut buckets = [0; BUCKETS];
+        buckets[bucket_of(2 * S).unwrap()] = ended;
+        let (series, operations) = (read(0), u64::from(ended));
+        if ended > 0 {
+            let (bytes, sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0, 0);
+            let delta =
+                SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets: &buckets };
+            node.evaluator.series(&delta);
+        }
+        for &age_ns in ages {
+            node.evaluator.in_flight(&InFlight { series, age_ns, tid: 1, bytes: 0, client: None });
+        }
+        node.evaluator.finish(node.now, HEARD, false);
+        (10.0 - 10.0 * node.evaluator.verdicts()[0].budget_left.unwrap()).round()
+    };
+    assert_eq!(spent(0, &[90 * MS]), 0.0);
+    assert_eq!(spent(0, &[200 * MS]), 1.0);
+    assert_eq!(spent(0, &[300 * MS, 150 * MS]), 2.0);
+    // Now it is stuck: who joins them is judged when it is over, or a dead disk would close the node for ever.
+    assert_eq!(spent(0, &[900 * MS, 750 * MS, 150 * MS]), 2.0);
+    assert_eq!(spent(0, &[60 * S, 59 * S, 58 * S, 57 * S, 150 * MS]), 2.0);
+    assert_eq!(spent(5, &[]), 5.0, "they end");
+    assert_eq!(spent(1, &[]), 6.0);
+}
+
+#[test]
 fn a_new_normal_that_nobody_acts_upon_is_learned() {
     let mut node = Node::new(1);
     node.run(600 * S);

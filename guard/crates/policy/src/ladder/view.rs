@@ -283,6 +283,10 @@ impl View {
             let burning = About { measure: Some(limit), ..About::objective(verdict) };
             self.against = self.against.or(Some((Cause::SlowBurn, burning)));
         }
+        if let Some(measure) = verdict.burning {
+            let burning = About { measure: Some(measure), ..About::objective(verdict) };
+            self.against = self.against.or(Some((Cause::Budget, burning)));
+        }
     }
 
     fn accuse(&mut self, about: About) {

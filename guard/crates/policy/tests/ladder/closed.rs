@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 use crate::steps::{Steps, S, TICK};
 use intf::state::NodeState;
-use policy::{Cause, Deed, GaugeState, Level, SignalState};
+use policy::event::Unit;
+use policy::{Cause, Deed, GaugeState, Level, Measure, SignalState};
 
 #[test]
 fn it_starts_closed_and_opens_after_the_dwell_time_not_one_tick_early() {
@@ -15,17 +16,20 @@ fn it_starts_closed_and_opens_after_the_dwell_time_not_one_tick_early() {
     assert_eq!(steps.said(), [(Cause::Slack, Deed::Open)]);
 }
 
+const BURNING: Option<Measure> = Some(Measure { value: 7.5, limit: 6.0, unit: Unit::Count });
+
 /// What happens, and the cause that it gives.
 type Case = (Cause, fn(&mut Steps));
 
 #[test]
 fn whatever_speaks_against_new_jobs_closes_at_once_and_never_freezes() {
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         (Cause::SignalMissing, |s| s.verdicts[1].signal = SignalState::Missing),
         (Cause::SignalStale, |s| s.verdicts[1].signal = SignalState::Stale),
         (Cause::SelfCheck, |s| s.self_check = false),
         (Cause::Drained, |s| s.drained = true),
         (Cause::SlowBurn, |s| s.verdicts[0].slack = -0.01),
+        (Cause::Budget, |s| s.verdicts[1].burning = BURNING),
     ];
     for (cause, happen) in cases {
         let mut steps = Steps::open();
@@ -56,6 +60,30 @@ fn it_opens_again_only_after_slack_for_the_whole_dwell_time() {
     steps.self_check = true;
     assert_eq!(steps.until_left(10 * S), 2 * S + TICK);
     assert_eq!(steps.state(), NodeState::Open);
+}
+
+#[test]
+fn an_error_budget_that_is_spent_too_fast_keeps_it_closed_when_slack_is_back() {
+    let mut steps = Steps::open();
+    (steps.verdicts[0].slack, steps.verdicts[0].burning) = (-0.5, BURNING);
+    steps.step();
+    assert_eq!(steps.said(), [(Cause::SlowBurn, Deed::Close)]);
+    steps.verdicts[0].slack = 1.0;
+    steps.run(600 * S);
+    assert_eq!((steps.state(), steps.actions().reason), (NodeState::Closed, Cause::Budget));
+    steps.verdicts[0].burning = None;
+    assert_eq!(steps.until_left(10 * S), 2 * S + TICK);
+    assert_eq!(steps.state(), NodeState::Open);
+}
+
+#[test]
+fn an_error_budget_says_whose_it_is_and_how_fast_it_is_spent() {
+    let mut steps = Steps::open();
+    steps.verdicts[1].burning = BURNING;
+    steps.step();
+    let event = steps.events[0];
+    assert_eq!((event.cause, event.objective, event.measure), (Cause::Budget, Some(1), BURNING));
+    assert!(!steps.actions().hold.any() && !steps.actions().admit);
 }
 
 #[test]
