@@ -133,11 +133,14 @@ fn job(status: &JobStatus) -> String {
 }
 
 fn objective(objective: &ObjectiveStatus) -> String {
-    let ObjectiveStatus { name, level, signal, slack, rate, dependence, worst } = objective;
+    let ObjectiveStatus { name, level, signal, slack, budget_left, burn_rate, rate, dependence, worst } = objective;
     let worst = worst.as_ref().map(|evidence| format!("; worst: {}", measured(evidence))).unwrap_or_default();
     let signal = if signal == "fresh" { String::new() } else { format!(", signal {signal}") };
     let baseline = dependence.map_or(", no baseline yet".into(), |k| format!(", dependence {k:.1}"));
-    format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{baseline}{signal}{worst}")
+    let budget =
+        budget_left.map(|left| format!(", {:.1} % of the error budget left", left * 100.0)).unwrap_or_default();
+    let burning = burn_rate.map(|rate| format!(", SPENT {rate:.1} TIMES AS FAST AS IT MAY")).unwrap_or_default();
+    format!("  objective   {name}: slack {slack:.2}, {level}, {rate:.1} requests/s{baseline}{signal}{budget}{burning}{worst}")
 }
 
 fn gauge(gauge: &GaugeStatus) -> String {
@@ -210,6 +213,8 @@ mod tests {
             objectives: vec![ObjectiveStatus {
                 name: "reads".into(),
                 slack: -0.5,
+                budget_left: Some(0.871),
+                burn_rate: Some(7.24),
                 level: "strong".into(),
                 ..Default::default()
             }],
@@ -263,6 +268,7 @@ mod tests {
             "no new jobs",
             "since 2026-11-20 11:15:51",
             "slack -0.50",
+            "no baseline yet, signal , 87.1 % of the error budget left, SPENT 7.2 TIMES AS FAST AS IT MAY",
             "psi=1 missing",
             "job         12.0 of alice: stands still\n",
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use intf::segment::SegmentReader;
+use intf::units::Duration;
 use policy::{Config, ConfigError};
 
 use crate::clock::Clock;
@@ -25,7 +26,7 @@ pub fn load(path: &Path) -> Result<Config> {
     Ok(Config::parse(&file, &text)?)
 }
 
-/// What may be expected of each objective's detector, as the policy states it.
+/// What may be expected of each objective: of its detector, and of its error budget.
 pub fn stated(config: &Config) -> Vec<String> {
     let line = |objective: &policy::Objective| {
         let stated = policy::detector::stated(objective, 1);
@@ -43,7 +44,39 @@ pub fn stated(config: &Config) -> Vec<String> {
             ms(stated.requests_3x_p99),
         )
     };
-    config.objectives.iter().map(line).collect()
+    config.objectives.iter().flat_map(|objective| [line(objective), closes(objective)]).collect()
+}
+
+/// Excesses of the allowed share that are stated, in times.
+const EXCESSES: [f64; 3] = [2.0, 6.0, 15.0];
+
+/// When a steady excess closes the node to new jobs, as the policy states it: by the slack of the last minute, and by the error budget.
+fn closes(objective: &policy::Objective) -> String {
+    let stated = EXCESSES.map(|factor| policy::error_budget::stated(objective, STATED_RATE, factor));
+    let list = |within: &dyn Fn(&policy::error_budget::Stated) -> Option<f64>| {
+        stated.each_ref().map(|stated| format!("{}x {}", stated.factor, time(within(stated)))).join(", ")
+    };
+    let budget = match objective.budget_window_ns {
+        None => "it has no error budget".into(),
+        Some(ns) => {
+            format!("its error budget of {}, which closes it for longer: {}", Duration(ns), list(&|s| s.budget_s))
+        }
+    };
+    format!(
+        "objective {}: after so long (99 %) a steady excess of the allowed share closes the node to new jobs, at {STATED_RATE}/s: {}; {budget}",
+        objective.name,
+        list(&|s| s.slack_s),
+    )
+}
+
+/// In a unit that fits; `None` = it may never come to that.
+fn time(seconds: Option<f64>) -> String {
+    match seconds {
+        None => "never".into(),
+        Some(s) if s < 120.0 => format!("{s:.0} s"),
+        Some(s) if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        Some(s) => format!("{:.1} h", s / 3600.0),
+    }
 }
 
 /// Everything on the node that is not as the guard needs it, one line each. Changes nothing.

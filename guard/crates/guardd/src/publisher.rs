@@ -185,6 +185,8 @@ impl StatusFile {
             }
             .into(),
             slack: verdict.slack,
+            budget_left: verdict.budget_left,
+            burn_rate: verdict.burning.map(|measure| measure.value),
             dependence: verdict.dependence,
             rate: verdict.rate,
             worst: verdict.worst.map(|series| intf::journal::Evidence {

@@ -98,6 +98,12 @@ pub struct ObjectiveStatus {
     pub signal: String,
     /// 1 = nothing to see, 0 = at the limit, negative = breached.
     pub slack: f64,
+    /// What is left of the error budget: 1 = all, 0 = nothing, negative = overspent. Null where there is none.
+    #[serde(default)]
+    pub budget_left: Option<f64>,
+    /// It is spent too fast, which lets no new jobs start: how many times as fast as it may.
+    #[serde(default)]
+    pub burn_rate: Option<f64>,
     /// Requests per second that it judges.
     pub rate: f64,
     /// How many requests share one fate: their evidence is divided by this, by 8 at most. Null until there is a baseline to

@@ -61,6 +61,8 @@ metrics! {
     Gauge OBJECTIVE_LEARNED "beer_objective_learned" "1 if it judges the whole latency against a learned baseline, 0 if only the share over the threshold."
     Gauge OBJECTIVE_DEPENDENCE "beer_objective_dependence" "How many requests share one fate: evidence is divided by this, by 8 at most. 0 while unknown."
     Gauge OBJECTIVE_SLACK "beer_objective_slack" "1 = nothing slow or no user for 25 s, 0 = at the allowed share, negative = broken."
+    Gauge OBJECTIVE_BUDGET "beer_objective_budget_left_ratio" "What is left of the error budget: 1 = all, 0 = nothing, negative = overspent; absent without one."
+    Gauge OBJECTIVE_BURNING "beer_objective_budget_burning" "1 while the error budget is spent too fast, and no new jobs start; absent without one."
     Gauge OBJECTIVE_EVIDENCE "beer_objective_evidence" "Evidence of the worst series, in the unit of its label."
     Gauge OBJECTIVE_LEVEL "beer_objective_level" "0 = calm, 1 = weak, 2 = strong evidence."
     Gauge OBJECTIVE_FRESH "beer_objective_signal_fresh" "1 while the signal of the objective is current."

@@ -170,11 +170,26 @@ fn objectives(view: &Snapshot, names: &Names, out: &mut Exposition) {
     });
     each(&names::OBJECTIVE_FRESH, &|verdict| flag(verdict.signal == SignalState::Fresh));
     each(&names::OBJECTIVE_RATE, &|verdict| verdict.rate);
+    budgets(view, names, out);
     let mut family = out.family(&names::OBJECTIVE_EVIDENCE);
     for verdict in &view.verdicts {
         let unit = Unit::name(verdict.measure.unit);
         family.sample(&[("objective", name(verdict.objective)), ("unit", unit)], verdict.measure.value);
     }
+}
+
+fn budgets(view: &Snapshot, names: &Names, out: &mut Exposition) {
+    let there = || {
+        let left = view.verdicts.iter().filter_map(|verdict| Some((verdict, verdict.budget_left?)));
+        left.filter_map(|(verdict, left)| Some((names.objectives.get(usize::from(verdict.objective))?, verdict, left)))
+    };
+    if there().next().is_none() {
+        return;
+    }
+    let mut family = out.family(&names::OBJECTIVE_BUDGET);
+    there().for_each(|(name, _, left)| family.sample(&[("objective", name)], left));
+    let mut family = out.family(&names::OBJECTIVE_BURNING);
+    there().for_each(|(name, verdict, _)| family.sample(&[("objective", name)], flag(verdict.burning.is_some())));
 }
 
 fn gauges(view: &Snapshot, names: &Names, out: &mut Exposition) {

@@ -40,6 +40,8 @@ fn view() -> Snapshot {
         signal: SignalState::Fresh,
         stuck: true,
         slack: -0.5,
+        budget_left: Some(0.875),
+        burning: Some(Measure { value: 7.5, limit: 6.0, unit: Unit::Count }),
         dependence: Some(1.5),
         worst: Some(series),
         measure: Measure { value: 25.5, limit: 24.0, unit: Unit::Nats },
