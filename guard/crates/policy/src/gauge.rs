@@ -85,7 +85,7 @@ pub struct GaugeObjective {
 pub enum Reading {
     /// Nothing yet, or not any more; since when (CLOCK_MONOTONIC).
     Missing(u64),
-    /// This node or its kernel does not have it, which is no fault.
+    /// This node or its kernel does not have it, which is no fault. Once there was a value that is missing, and not absent.
     Absent,
     /// A value, and when it was read.
     Value(f64, u64),
@@ -125,13 +125,17 @@ pub struct GaugeJudge {
     broken: bool,
     /// Since when it has been otherwise than `broken` says.
     otherwise_ns: Option<u64>,
+    /// There was a value once; since when there is nothing to read where it was.
+    seen: bool,
+    gone_ns: Option<u64>,
     verdict: GaugeVerdict,
 }
 
 impl GaugeJudge {
     /// For this objective; nothing seen yet.
     pub fn new(objective: &GaugeObjective) -> Self {
-        GaugeJudge { objective: objective.clone(), broken: false, otherwise_ns: None, verdict: GaugeVerdict::default() }
+        let (objective, verdict) = (objective.clone(), GaugeVerdict::default());
+        GaugeJudge { objective, broken: false, otherwise_ns: None, seen: false, gone_ns: None, verdict }
     }
 
     /// What it judges.
@@ -141,6 +145,7 @@ impl GaugeJudge {
 
     /// At every tick.
     pub fn judge(&mut self, reading: Reading, now_ns: u64) -> GaugeVerdict {
+        let reading = self.missed(reading, now_ns);
         let (objective, then) = (&self.objective, self.objective.then);
         let unit = SOURCES.get(objective.source).map_or(Unit::Count, |source| source.unit);
         let mut measure = Measure { value: self.verdict.measure.value, limit: objective.above, unit };
@@ -163,6 +168,18 @@ impl GaugeJudge {
         }
         (self.verdict.state, self.verdict.measure, self.verdict.then) = (state, measure, then);
         self.verdict
+    }
+
+    /// What was there and is there no more is missed: its slice is gone, or its file.
+    fn missed(&mut self, reading: Reading, now_ns: u64) -> Reading {
+        self.seen |= matches!(reading, Reading::Value(..));
+        match reading {
+            Reading::Absent if self.seen => Reading::Missing(*self.gone_ns.get_or_insert(now_ns)),
+            other => {
+                self.gone_ns = None;
+                other
+            }
+        }
     }
 
     fn follow(&mut self, above: bool, now_ns: u64) -> GaugeState {
@@ -236,7 +253,29 @@ mod tests {
         assert_eq!(judge.judge(Reading::Missing(100 * S), 104 * S).state, GaugeState::Stale);
         assert_eq!(judge.judge(Reading::Value(0.0, 104 * S), 104 * S).state, GaugeState::Kept);
         assert_eq!(judge.judge(Reading::Value(0.0, 104 * S), 108 * S).state, GaugeState::Stale);
-        assert_eq!(judge.judge(Reading::Absent, 109 * S).state, GaugeState::Absent);
+    }
+
+    #[test]
+    fn what_was_never_there_is_no_fault_and_what_has_gone_is_missed() {
+        let mut judge = judge();
+        assert_eq!(judge.judge(Reading::Missing(100 * S), 101 * S).state, GaugeState::Kept);
+        assert_eq!(judge.judge(Reading::Absent, 102 * S).state, GaugeState::Absent);
+        assert_eq!(judge.judge(Reading::Absent, 900 * S).state, GaugeState::Absent);
+        states(&mut judge, [0.2; 6], 901);
+        assert_eq!(judge.verdict.state, GaugeState::Broken);
+        assert_eq!(
+            judge.judge(Reading::Absent, 907 * S).state,
+            GaugeState::Broken,
+            "for its grace time it is as it was"
+        );
+        assert_eq!(judge.judge(Reading::Absent, 910 * S).state, GaugeState::Broken);
+        assert_eq!(judge.judge(Reading::Absent, 911 * S).state, GaugeState::Stale);
+        assert_eq!(
+            judge.judge(Reading::Value(0.0, 912 * S), 912 * S).state,
+            GaugeState::Broken,
+            "until it was low for long"
+        );
+        assert_eq!(judge.judge(Reading::Absent, 913 * S).state, GaugeState::Broken, "each time anew");
     }
 
     #[test]

@@ -35,11 +35,24 @@ pub use node::Node;
 pub use state_file::StateFile;
 pub use times::LoopTimes;
 
+/// A signal that has been broken for longer than this, and for two of its periods, is missed.
+const SIGNAL_GRACE_NS: u64 = 10_000_000_000;
+
 /// A signal and how it is doing.
 struct Slot {
     signal: Box<dyn Signal>,
     read_ns: Option<u64>,
+    /// When it was last not broken: a value, or nothing to be had here.
+    good_ns: u64,
     health: SignalHealth,
+}
+
+impl Slot {
+    /// Objectives have a grace time of their own for the latency segment.
+    fn missed(&self, now_ns: u64) -> bool {
+        let grace_ns = SIGNAL_GRACE_NS + 2 * self.signal.period_ns();
+        self.health.name != "latency" && now_ns.saturating_sub(self.good_ns) > grace_ns
+    }
 }
 
 /// The loop and everything it owns.
@@ -129,7 +142,7 @@ impl<F: Freezer> ControlLoop<F> {
         };
         let slot = |signal: Box<dyn Signal>| {
             let health = SignalHealth { name: signal.name(), reading: Reading::Absent, value_ns: 0, took_ns: 0 };
-            Slot { signal, read_ns: None, health }
+            Slot { signal, read_ns: None, good_ns: now_ns, health }
         };
         ControlLoop {
             board,
@@ -205,7 +218,7 @@ impl<F: Freezer> ControlLoop<F> {
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             youngest: self.board.jobs.youngest(),
-            self_check: self.node.slice_present(),
+            self_check: self.node.slice_present() && !self.signals.iter().any(|slot| slot.missed(now_ns)),
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
             resumed: self.shared.orders.resumed.swap(false, Ordering::Relaxed),
@@ -273,6 +286,9 @@ impl<F: Freezer> ControlLoop<F> {
             slot.health.took_ns = self.clock.monotonic_ns().saturating_sub(begun);
             if reading == Reading::Value {
                 slot.health.value_ns = now_ns;
+            }
+            if reading != Reading::Broken {
+                slot.good_ns = now_ns;
             }
             if reading != slot.health.reading || slot.signal.fault_changed() {
                 let fault = (reading != Reading::Value).then(|| slot.signal.fault().into_boxed_str());

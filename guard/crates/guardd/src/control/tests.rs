@@ -40,6 +40,9 @@ struct Rig {
     wishes: Receiver<Wish>,
     clock: Arc<Moved>,
     hangs: bool,
+    /// The storage daemon, and the watch thread, give signs of life.
+    daemon: bool,
+    watch: bool,
     /// Requests of job a.scope so far, and how many more come with each tick: they make reads slow.
     job: u64,
     attack: u64,
@@ -85,7 +88,20 @@ impl Rig {
             state_file: StateFile::create(folders.path()).unwrap(),
             config,
         });
-        Rig { folders, writer, knob, control, inbox, wishes, clock, hangs: false, job: 0, attack: 0 }
+        Rig {
+            folders,
+            writer,
+            knob,
+            control,
+            inbox,
+            wishes,
+            clock,
+            hangs: false,
+            daemon: true,
+            watch: true,
+            job: 0,
+            attack: 0,
+        }
     }
 
     fn series(class: Class) -> SeriesId {
@@ -107,12 +123,15 @@ impl Rig {
     fn pass(&mut self, time_ns: u64) {
         for _ in 0..time_ns / TICK_NS {
             let now_ns = self.clock.0.fetch_add(TICK_NS, Ordering::Relaxed) + TICK_NS;
-            self.writer.heartbeat(now_ns).unwrap();
+            if self.daemon {
+                self.writer.heartbeat(now_ns).unwrap();
+            }
             // All but the one that the loop itself reads.
-            for source in policy::gauge::SOURCES.iter().filter(|source| source.name != "storage.overloaded") {
+            let sources = policy::gauge::SOURCES.iter().filter(|source| source.name != "storage.overloaded");
+            for source in sources.filter(|_| self.watch) {
                 self.control.shared.gauges.put(source.name, Some(0.0), now_ns);
             }
-            if !self.hangs {
+            if !self.hangs && self.daemon {
                 let latency_ns = if self.attack > 0 { 500_000_000 } else { 8_000_000 };
                 self.writer.complete(Rig::series(Class::Storage), latency_ns, 4096).unwrap();
                 self.writer.complete(Rig::series(Class::Batch), 8_000_000, 4096).unwrap();
@@ -358,4 +377,44 @@ fn the_next_guard_knows_of_an_emergency() {
     assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "killed");
     rig.control.stop();
     assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
+
+/// Something is lost, and comes back.
+type Loss = fn(&mut Rig, bool);
+
+#[test]
+fn a_signal_that_is_lost_closes_the_node_after_its_grace_time_and_freezes_nobody() {
+    let cases: [(&str, u64, Loss); 4] = [
+        ("signal_stale", 2, |rig, back| rig.daemon = back),
+        ("gauge_stale", 10, |rig, back| rig.watch = back),
+        ("self_check", 12, |rig, back| {
+            let text = if back { "8:0 rbytes=1 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n" } else { "8:0 damaged\n" };
+            std::fs::write(rig.folders.path().join("jobs.slice/io.stat"), text).unwrap();
+        }),
+        ("signal_missing", 2, |rig, back| {
+            let path = rig.folders.path().join("beer.lat");
+            std::fs::write(path, "no segment").unwrap();
+            if back {
+                rig.writer =
+                    SegmentWriter::create(&rig.folders.path().join("beer.lat"), 2, &[("/data/01", 8, 0)], 64, 64)
+                        .unwrap();
+            }
+        }),
+    ];
+    for (reason, grace_s, lose) in cases {
+        let mut rig = Rig::new(RecordingFreezer::default());
+        lose(&mut rig, true);
+        rig.pass(10 * SECOND_NS);
+        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
+        lose(&mut rig, false);
+        rig.pass(grace_s * SECOND_NS - SECOND_NS);
+        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
+        rig.pass(3 * SECOND_NS);
+        assert!(rig.state().starts_with("state=closed admit=0"), "{reason}: {}", rig.state());
+        assert!(rig.state().contains(&format!("reason={reason} ")), "{}", rig.state());
+        rig.pass(120 * SECOND_NS);
+        assert_eq!((rig.writes(), rig.control.shaping.held()), (vec![], false), "{reason}");
+        lose(&mut rig, true);
+        rig.pass(20 * SECOND_NS);
+        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
+    }
 }

@@ -74,6 +74,16 @@ impl Disk {
         }
     }
 
+    /// It cannot be read: after a while what was known says nothing about now, and an unknown share accuses nobody.
+    fn forget(&mut self, now_ns: u64, board: &mut Board) {
+        let grace_ns = self.period_ns + (MEMORY_SECONDS * 1e9) as u64;
+        if now_ns.saturating_sub(self.read_ns) > grace_ns {
+            board.batch_share.fill(f32::NAN);
+            board.batch_share_now.fill(f32::NAN);
+            self.entries.iter_mut().for_each(|entry| (entry.known, entry.recent) = (false, [f32::NAN; 2]));
+        }
+    }
+
     fn find_devices(&mut self, board: &mut Board) {
         self.version = board.filesystems_version;
         let device = |filesystem: &intf::segment::Filesystem| match (filesystem.major, filesystem.minor) {
@@ -124,23 +134,21 @@ impl Signal for Disk {
             self.find_devices(board);
         }
         self.fault = None;
-        let elapsed = Duration::from_nanos(now_ns.saturating_sub(self.read_ns));
-        self.read_ns = now_ns;
-        let disks = match self.stats.read() {
-            Ok(Some(disks)) => disks,
-            Ok(None) => return Reading::Absent,
-            Err(error) => {
+        // What batch did is read with what the disk did or not at all: a count that is not there would come back as one of all times.
+        let (disks, direct) = match (self.stats.read(), self.jobs.io()) {
+            (Ok(Some(disks)), Ok(direct)) => (disks, direct.unwrap_or_default()),
+            (Ok(None), _) => {
+                self.forget(now_ns, board);
+                return Reading::Absent;
+            }
+            (Err(error), _) | (_, Err(error)) => {
                 self.fault = Some(error.to_string());
+                self.forget(now_ns, board);
                 return Reading::Broken;
             }
         };
-        let direct = match self.jobs.io() {
-            Ok(direct) => direct.unwrap_or_default(),
-            Err(error) => {
-                self.fault = Some(error.to_string());
-                &[]
-            }
-        };
+        let elapsed = Duration::from_nanos(now_ns.saturating_sub(self.read_ns));
+        self.read_ns = now_ns;
         let keep = (-elapsed.as_secs_f64() / MEMORY_SECONDS).exp();
         for (index, entry) in self.entries.iter_mut().enumerate() {
             let counters = disks.iter().find(|disk| disk.device == entry.device).copied();
@@ -160,11 +168,7 @@ impl Signal for Disk {
                 *share = if entry.all > 0.0 { (entry.batch / entry.all) as f32 } else { f32::NAN };
             }
         }
-        if self.fault.is_some() {
-            Reading::Broken
-        } else {
-            Reading::Value
-        }
+        Reading::Value
     }
 
     fn fault(&self) -> String {
@@ -314,6 +318,85 @@ mod tests {
         // The page cache answers batch: more than the device did, never a share above 1.
         entry.share(direct(1000), Traffic::default(), Duration::from_secs(1), 0.0);
         assert_eq!(entry.batch / entry.all, 1.0);
+    }
+
+    /// A disk of which batch did all, in folders that the test writes.
+    struct Rig {
+        folder: tempfile::TempDir,
+        signal: Disk,
+        board: Board,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let folder = tempfile::tempdir().unwrap();
+            for name in ["proc", "jobs.slice"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+            }
+            let root = folder.path().display();
+            let text = format!("[paths]\ncgroup = \"{root}\"\nproc = \"{root}/proc\"\njobs_slice = \"jobs.slice\"\n");
+            let config = Config::parse("test", &text).unwrap();
+            let mut board = Board::new(&config);
+            board.filesystems = vec![intf::segment::Filesystem {
+                path: "/data/01".into(),
+                major: 8,
+                minor: 0,
+                open_readers: 0,
+                open_writers: 0,
+                overloaded: false,
+            }];
+            (board.batch_share, board.batch_share_now) = (vec![f32::NAN], vec![f32::NAN]);
+            board.filesystems_version += 1;
+            Rig { signal: Disk::new(&config), board, folder }
+        }
+
+        fn stats(&self, text: &str) {
+            std::fs::write(self.folder.path().join("proc/diskstats"), text).unwrap();
+        }
+
+        fn io(&self, text: &str) {
+            std::fs::write(self.folder.path().join("jobs.slice/io.stat"), text).unwrap();
+        }
+
+        fn done(&self, disk: u64, batch: u64) {
+            self.stats(&format!("   8       0 sda {disk} 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n"));
+            self.io(&format!("8:0 rbytes=0 wbytes=0 rios={batch} wios=0 dbytes=0 dios=0\n"));
+        }
+
+        fn read(&mut self, second: u64) -> (Reading, f32) {
+            (self.signal.read(second * 1_000_000_000, &mut self.board), self.board.batch_share_now[0])
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_accuses_nobody_and_is_not_made_up_for() {
+        let mut rig = Rig::new();
+        rig.done(100_000, 50_000);
+        assert_eq!(rig.read(100).0, Reading::Value);
+        rig.done(100_100, 50_100);
+        assert_eq!(rig.read(101), (Reading::Value, 1.0));
+        for damage in [Rig::io as fn(&Rig, &str), Rig::stats] {
+            rig.done(100_100, 50_100);
+            damage(&rig, "8:0 damaged\n");
+            assert_eq!(rig.read(102), (Reading::Broken, 1.0));
+            assert!(
+                rig.signal.fault().contains("damaged") || rig.signal.fault().contains("line"),
+                "{}",
+                rig.signal.fault()
+            );
+        }
+        // It is back: of 1000 requests since the last reading batch did 10, and not the 50110 that it ever did.
+        rig.done(101_100, 50_110);
+        rig.read(103);
+        rig.done(102_100, 50_120);
+        assert_eq!(rig.read(104), (Reading::Value, 0.01));
+        rig.io("8:0 damaged\n");
+        assert_eq!(rig.read(110), (Reading::Broken, 0.01), "for a while it is as it was");
+        assert!(rig.read(111).1.is_nan() && rig.board.batch_share[0].is_nan());
+        rig.done(900_000, 800_000);
+        assert!(rig.read(112).1.is_nan(), "nobody knows when that was");
+        rig.done(900_100, 800_050);
+        assert_eq!(rig.read(113), (Reading::Value, 0.5));
     }
 
     #[test]

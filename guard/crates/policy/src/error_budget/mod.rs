@@ -51,7 +51,7 @@ impl Rule {
         if self.burning {
             self.burning = self.over(&self.long, share, now_ns) || self.over(&self.short, share, now_ns);
         } else if count.over > 0 {
-            // Only a slow request can begin it: when those who were slow to answer have nobody left to serve, it is over.
+            // Only a slow request begins it: what the windows still hold does not, after the users had left.
             let both = self.over(&self.long, share, now_ns) && self.over(&self.short, share, now_ns);
             self.burning = both && evidence(self.long.over(), share * self.long.requests(now_ns)) >= EVIDENCE;
         }
