@@ -377,6 +377,7 @@ fn the_next_guard_knows_of_an_emergency() {
     assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "killed");
     rig.control.stop();
     assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
+}
 
 /// Something is lost, and comes back.
 type Loss = fn(&mut Rig, bool);

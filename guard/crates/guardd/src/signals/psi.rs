@@ -63,3 +63,32 @@ impl Signal for Psi {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_broken_and_leaves_no_value_and_what_is_not_there_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display();
+        let config = Config::parse("test", &format!("[paths]\nproc = \"{root}\"\n")).unwrap();
+        let (mut signal, mut board) = (Psi::new(&config), Board::new(&config));
+        let mut read = || {
+            let reading = signal.read(1, &mut board);
+            let mut samples = Vec::new();
+            signal.sample(&mut samples);
+            (reading, samples.len())
+        };
+        assert_eq!(read(), (Reading::Absent, 0), "a kernel without it");
+        std::fs::create_dir(folder.path().join("pressure")).unwrap();
+        let line = |kind| format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+        for name in ["cpu", "io", "memory"] {
+            std::fs::write(folder.path().join("pressure").join(name), line("some") + &line("full")).unwrap();
+        }
+        assert_eq!(read(), (Reading::Value, 6));
+        std::fs::write(folder.path().join("pressure/io"), "damaged").unwrap();
+        assert_eq!(read(), (Reading::Broken, 4));
+        assert!(signal.fault().contains("pressure/io"), "{}", signal.fault());
+    }
+}

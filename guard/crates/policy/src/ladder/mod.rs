@@ -156,12 +156,14 @@ pub struct Ladder {
     /// Batch was found frozen; to be journalled at the first step.
     adopted: bool,
     acting: bool,
+    /// It was said that an error budget keeps the node closed.
+    budget_said: bool,
 }
 
 impl Ladder {
     /// At the start of the guard: closed until the objectives have had slack for their dwell time.
     pub fn new(config: LadderConfig, now_ns: u64) -> Ladder {
-        Ladder { memory: Memory::new(config, now_ns), adopted: false, acting: false }
+        Ladder { memory: Memory::new(config, now_ns), adopted: false, acting: false, budget_said: false }
     }
 
     /// At a start that found these already frozen: frozen since now, with the normal way to thaw.
@@ -209,6 +211,7 @@ impl Ladder {
             memory.apply(transition, now_ns, &mut events);
         }
         self.watch_budget(now_ns, &mut events);
+        self.note_error_budget(&view, now_ns, &mut events);
         let memory = &self.memory;
         let lately = |ns: Option<u64>| ns.is_some_and(|ns| now_ns.saturating_sub(ns) < memory.config.flap_ns);
         let recently = lately(memory.thawed_ns) || lately(memory.left_ns);
@@ -218,6 +221,19 @@ impl Ladder {
         // Nor while somebody is limited: what storage is like then is not what it is like.
         self.acting = memory.freeze.is_some() || recently || !memory.throttles.is_empty();
         self.actions(&view, events)
+    }
+
+    /// An error budget may keep it closed for long after what closed it is over: the journal is to know.
+    fn note_error_budget(&mut self, view: &View, now_ns: u64, events: &mut Events) {
+        let memory = &mut self.memory;
+        if memory.state != NodeState::Closed {
+            self.budget_said = false;
+        } else if let Some((Cause::Budget, about)) = view.against.filter(|_| !self.budget_said) {
+            self.budget_said = true;
+            if memory.reason != Cause::Budget {
+                memory.say(Cause::Budget, Deed::None, memory.state, now_ns, events, |event| about.describe(event));
+            }
+        }
     }
 
     /// Suspends the weak level while needless precautions cost more than they may.

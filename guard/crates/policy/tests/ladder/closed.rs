@@ -71,6 +71,13 @@ fn an_error_budget_that_is_spent_too_fast_keeps_it_closed_when_slack_is_back() {
     steps.verdicts[0].slack = 1.0;
     steps.run(600 * S);
     assert_eq!((steps.state(), steps.actions().reason), (NodeState::Closed, Cause::Budget));
+    // While the one comes and goes the other is said once.
+    for slack in [-0.5, 1.0].repeat(5) {
+        steps.verdicts[0].slack = slack;
+        steps.run(S);
+    }
+    assert_eq!(steps.said(), [(Cause::SlowBurn, Deed::Close), (Cause::Budget, Deed::None)]);
+    assert_eq!((steps.events[1].objective, steps.events[1].measure), (Some(0), BURNING));
     steps.verdicts[0].burning = None;
     assert_eq!(steps.until_left(10 * S), 2 * S + TICK);
     assert_eq!(steps.state(), NodeState::Open);
