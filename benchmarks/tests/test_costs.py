@@ -54,6 +54,25 @@ def test_growth_of_the_guard_is_shown() -> None:
     assert "9.0 MB" in guard_cost.show(record, results)
 
 
+def test_the_cost_of_each_size_is_the_median_of_its_rounds() -> None:
+    def sizes(round_: float) -> list[dict[str, Any]]:
+        of_disks = [{"filesystems": disks, "jobs": 0} for disks in guard_cost.DISKS]
+        of_jobs = [{"filesystems": 1, "jobs": jobs} for jobs in guard_cost.JOBS[1:]]
+        cost = {"cpu_percent": 0.1 * round_, "rss_bytes": 1e6 * round_}
+        return [{**size, **cost} for size in of_disks + of_jobs]
+
+    runs = [{"cpu_percent": 0.4, "rss_bytes": 9_000_000}] * 2
+    data = {"runs": runs, "sizes": [*sizes(1), *sizes(9), *sizes(2)]}
+    record = Record("guard-cost", {"filesystems": 96, "jobs": 64, "cgroups": 2000, "rate": 300.0}, {}, data)
+    results = guard_cost.study(record)
+    assert results["cpu_by_size"]["jobs"] == [0.2] * 4
+    assert results["rss_by_size"]["disks"] == [2e6] * 4
+    shown = guard_cost.show(record, results)
+    assert "96 filesystems, 64 jobs, 2000 cgroups" in shown
+    assert "memory, MB" in shown
+    assert isinstance(guard_cost.draw(results), Figure)
+
+
 def comparison(rate: list[float], median: float) -> dict[str, object]:
     return {"rate": rate, "ratio": {"median": median, "low": median - 0.01, "high": 1.0}, "cpu_ratio": {"median": 1.02}}
 
