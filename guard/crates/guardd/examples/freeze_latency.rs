@@ -274,6 +274,9 @@ struct Trial {
 
 /// Steps on one series that has all the requests, each after the guard has thawed again and all was calm for a while.
 fn trials(arguments: &Arguments, folders: &NodeFolders, jobs: &TestCgroup, load: &mut Load) -> Vec<Trial> {
+    if arguments.trials == 0 {
+        return Vec::new();
+    }
     load.spread = 1;
     // The baseline of this series must be learned at its rate first.
     load.run(1.0, monotonic_ns() + 40_000_000_000, |_| false);
