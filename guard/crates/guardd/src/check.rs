@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use anyhow::Result;
+use intf::exec::Readings;
 use intf::segment::SegmentReader;
 use intf::units::Duration;
-use policy::{Config, ConfigError};
+use policy::{Config, ConfigError, Exec};
 
 use crate::clock::Clock;
 use crate::shared::Owner;
@@ -107,10 +108,27 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
             }
         }
     }
+    faults.extend(config.exec.iter().filter_map(|exec| unread(config, exec, clock)));
     for folder in [&config.paths.run, &config.paths.memory, &config.journal.folder] {
         if !folder.is_dir() {
             faults.push(format!("{}: no such folder", folder.display()));
         }
     }
     faults
+}
+
+/// Why there are no readings of a command of the site's own.
+fn unread(config: &Config, exec: &Exec, clock: &dyn Clock) -> Option<String> {
+    let path = crate::exec::readings_of(config, exec);
+    let hint = format!("systemctl status beer-exec@{}", exec.name);
+    let readings = match Readings::load(&path, || clock.monotonic_ns()) {
+        Ok(readings) => readings,
+        Err(fault) => return Some(format!("{}: {fault} ({hint})", path.display())),
+    };
+    let now_ns = clock.monotonic_ns();
+    let due_ns = exec.interval_ns + exec.timeout_ns + 2_000_000_000;
+    let fresh =
+        |key: &&String| readings.values.get(*key).is_some_and(|printed| now_ns.saturating_sub(printed.at_ns) <= due_ns);
+    let old = exec.metrics.iter().find(|key| !fresh(key))?;
+    Some(format!("{}: `{old}` was not printed for {} ({hint})", path.display(), Duration(due_ns)))
 }

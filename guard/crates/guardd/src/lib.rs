@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! beer-guard. Start at [`run::run`], which puts the threads together: [`control`] looks, decides and freezes,
 //! [`worker`] turns the knobs that are slow, [`report`] writes the journal, [`publisher`] answers `/metrics`, [`operators`] takes orders,
-//! [`watch`] reads gauges, and [`reload`] a new configuration.
+//! [`watch`] reads gauges, and [`reload`] a new configuration. [`exec`] is another process: it runs commands of the site's own.
 
 pub mod actuators;
 pub mod check;
 pub mod clock;
 pub mod command;
 pub mod control;
+pub mod exec;
 pub mod failsafe;
 pub mod heartbeat;
 pub mod identity;

@@ -13,7 +13,7 @@ use guardd::clock::SystemClock;
 use guardd::control::StateFile;
 use guardd::failsafe::{Done, Failsafe};
 use guardd::reload::Reload;
-use guardd::{check, run, startd_cron};
+use guardd::{check, exec, run, startd_cron};
 use intf::units;
 use policy::ConfigError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -47,6 +47,12 @@ enum Command {
         /// Check the node too: is the latency segment readable, is the slice there?
         #[arg(long)]
         live: bool,
+    },
+    /// Run the command of this name of the configuration (`[[exec]]`) again and again, and write what it prints for the guard
+    /// (beer-exec@.service does this).
+    RunExec {
+        /// Its name.
+        name: String,
     },
     /// Tell HTCondor's startd the state of the node, for as long as it listens.
     StartdCron,
@@ -85,6 +91,11 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
             run::run(&config, Arc::new(SystemClock), &flag_of(&[SIGTERM, SIGINT])?, &reload)?;
         }
         Command::CheckConfig { file, live } => return check_config(file.as_deref().unwrap_or(configuration), *live),
+        Command::RunExec { name } => {
+            let config = check::load(configuration)?;
+            let command = exec::find(&config, configuration, name)?;
+            exec::run(&config, command, &SystemClock, &*flag_of(&[SIGTERM, SIGINT])?)?;
+        }
         Command::StartdCron => {
             // A broken configuration is the guard's to tell; the state is where it always is.
             let run = check::load(configuration).map_or_else(|_| PathBuf::from("/run/beer/guard"), |c| c.paths.run);

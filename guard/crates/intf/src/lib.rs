@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod exec;
 pub mod journal;
 pub mod order;
 pub mod segment;

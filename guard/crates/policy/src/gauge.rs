@@ -66,7 +66,7 @@ pub enum Then {
 pub struct GaugeObjective {
     /// Its name, unique.
     pub name: String,
-    /// Of what, by its place in [`SOURCES`].
+    /// Of what, by its place in [`SOURCES`], or behind them among the values of `[[exec]]`.
     pub source: usize,
     /// Above this it is broken.
     pub above: f64,

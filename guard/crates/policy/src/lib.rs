@@ -21,7 +21,7 @@ pub mod ladder;
 pub mod objective;
 pub mod throttle;
 
-pub use config::{Config, ConfigError};
+pub use config::{exec_places, Config, ConfigError, Exec, EXEC_MOST};
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};
 pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};

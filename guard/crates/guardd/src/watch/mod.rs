@@ -2,6 +2,7 @@
 //! The watch thread: what is read off like a gauge, once a second, apart from the control loop. Some of it costs more than a tick
 //! may, and a read that hangs must hold up nobody: its gauges, and those behind it, become stale.
 
+mod exec;
 mod load;
 mod memory;
 mod network;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use policy::gauge::{source_of, Reading, SOURCES};
-use policy::Config;
+use policy::{Config, EXEC_MOST};
 
 use crate::clock::Clock;
 use crate::shared::Shared;
@@ -33,19 +34,34 @@ struct Gauge {
 
 /// The last readings, for whoever asks; nobody waits for anybody.
 #[derive(Debug, Default)]
-pub struct Gauges([Gauge; SOURCES.len()]);
+pub struct Gauges {
+    own: [Gauge; SOURCES.len()],
+    /// Those of commands of the site's own: their places follow.
+    exec: [Gauge; EXEC_MOST],
+}
 
 impl Gauges {
     /// A new value of the source of this name.
     pub fn put(&self, name: &'static str, value: Option<f64>, now_ns: u64) {
-        let Some(gauge) = source_of(name).and_then(|place| self.0.get(place)) else { return };
+        if let Some(place) = source_of(name) {
+            self.put_at(place, value, now_ns);
+        }
+    }
+
+    /// The same by place.
+    pub fn put_at(&self, place: usize, value: Option<f64>, now_ns: u64) {
+        let Some(gauge) = self.at(place) else { return };
         gauge.value.store(value.unwrap_or_default().to_bits(), Ordering::Relaxed);
         gauge.at_ns.store(if value.is_some() { now_ns } else { ABSENT }, Ordering::Release);
     }
 
+    fn at(&self, place: usize) -> Option<&Gauge> {
+        self.own.get(place).or_else(|| self.exec.get(place.checked_sub(SOURCES.len())?))
+    }
+
     /// The last reading; `begun_ns` = when the guard began to look.
     pub fn read(&self, place: usize, begun_ns: u64) -> Reading {
-        let Some(gauge) = self.0.get(place) else { return Reading::Absent };
+        let Some(gauge) = self.at(place) else { return Reading::Absent };
         match gauge.at_ns.load(Ordering::Acquire) {
             0 => Reading::Missing(begun_ns),
             ABSENT => Reading::Absent,
@@ -76,6 +92,7 @@ impl Watch {
             Box::new(network::Network::new(config)),
             Box::new(load::Load::new(config)),
             Box::new(stuck::Stuck::new(config)),
+            Box::new(exec::Exec::new(config, Arc::clone(&clock))),
         ];
         Watch { sources, clock, shared }
     }
@@ -105,5 +122,9 @@ mod tests {
         assert_eq!(gauges.read(place, 7), Reading::Absent);
         gauges.put("no such source", Some(1.0), 11);
         assert_eq!(gauges.read(99, 7), Reading::Absent);
+        let last = SOURCES.len() + EXEC_MOST - 1;
+        gauges.put_at(last, Some(2.5), 12);
+        gauges.put_at(last + 1, Some(3.5), 13);
+        assert_eq!((gauges.read(last, 7), gauges.read(last + 1, 7)), (Reading::Value(2.5, 12), Reading::Absent));
     }
 }

@@ -82,10 +82,11 @@ impl NodeFolders {
         let slice = jobs.file_name().unwrap().to_str().unwrap();
         format!(
             "[paths]\ncgroup = \"{cgroup}\"\njobs_slice = \"{slice}\"\nbatch_slice = \"{slice}\"\nrun = \"{}\"\ncontrol = \"{}\"\n\
-             memory = \"{}\"\n[signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
+             memory = \"{}\"\nexec = \"{}\"\n[signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
             path("run"),
             path("run"),
             path("run"),
+            path("exec"),
             path("storage/beer.lat"),
             path("journal"),
         )

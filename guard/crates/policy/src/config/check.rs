@@ -2,8 +2,9 @@
 //! From what was written to what is valid: ranges, and values that must fit together.
 
 use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective};
+use super::{exec, Exec};
 use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal};
-use crate::gauge::{source_of, GaugeObjective, SOURCES};
+use crate::gauge::{GaugeObjective, SOURCES};
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
 use intf::units::{Bytes, Duration, Share};
@@ -24,7 +25,7 @@ fn between<T: PartialOrd + Display>(path: impl Display, value: T, low: T, high: 
     }
 }
 
-fn time(path: impl Display, value: Duration, low: u64, high: u64) -> Result<u64, Fault> {
+pub(super) fn time(path: impl Display, value: Duration, low: u64, high: u64) -> Result<u64, Fault> {
     between(path, value, Duration(low), Duration(high)).map(|d| d.0)
 }
 
@@ -68,12 +69,13 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             return Err((format!("objective[{i}].name"), format!("`{}` is there twice", o.name)));
         }
     }
+    let exec = exec::check(raw.exec)?;
     let gauges = raw.gauge.unwrap_or_else(raw::default_gauges);
     if gauges.len() > 64 {
         return Err(("gauge".into(), format!("{} gauges; up to 64 are possible", gauges.len())));
     }
     let gauges: Vec<GaugeObjective> =
-        gauges.into_iter().enumerate().map(|(i, raw)| gauge(i, raw)).collect::<Result<_, _>>()?;
+        gauges.into_iter().enumerate().map(|(i, raw)| gauge(i, raw, &exec)).collect::<Result<_, _>>()?;
     let names = || checked.iter().map(|o| &o.name).chain(gauges.iter().map(|g| &g.name));
     for (i, gauge) in gauges.iter().enumerate() {
         if names().filter(|name| **name == gauge.name).count() > 1 {
@@ -99,6 +101,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             run: absolute("paths.run", paths.run)?,
             control: absolute("paths.control", paths.control)?,
             memory: absolute("paths.memory", paths.memory)?,
+            exec: absolute("paths.exec", paths.exec)?,
         },
         latency: LatencySignal {
             segment: absolute("signals.latency.segment", signals.latency.segment)?,
@@ -115,6 +118,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
         network_interface: interface(signals.network.interface)?,
         objectives: checked,
         gauges,
+        exec,
         ladder: ladder(raw.ladder, raw.node.dry_run, control_loop.tick_ns)?,
         control_loop,
         capacity: Capacity {
@@ -180,10 +184,10 @@ fn name(path: String, name: String) -> Result<String, Fault> {
     Ok(name)
 }
 
-fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
+fn gauge(index: usize, raw: RawGauge, exec: &[Exec]) -> Result<GaugeObjective, Fault> {
     let at = |key: &str| format!("gauge[{index}].{key}");
-    let Some(source) = source_of(&raw.source) else {
-        let names: Vec<&str> = SOURCES.iter().map(|source| source.name).collect();
+    let Some((source, grace_ns)) = exec::place(&raw.source, exec) else {
+        let names: Vec<String> = SOURCES.iter().map(|source| source.name.into()).chain(exec::names(exec)).collect();
         return Err((at("source"), format!("unknown source `{}`; allowed: {}", raw.source, names.join(", "))));
     };
     Ok(GaugeObjective {
@@ -192,7 +196,7 @@ fn gauge(index: usize, raw: RawGauge) -> Result<GaugeObjective, Fault> {
         above: between(at("above"), raw.above, 0.0, 1e12)?,
         for_ns: time(at("for"), raw.lasting, 0, 60 * MIN)?,
         dwell_ns: time(at("dwell"), raw.dwell, S, 60 * MIN)?,
-        grace_ns: time(at("grace"), raw.grace, 2 * S, 10 * MIN)?,
+        grace_ns: time(at("grace"), raw.grace, grace_ns, 10 * MIN)?,
         then: raw.then.into(),
     })
 }

@@ -2,10 +2,12 @@
 //! The guard's configuration (`/etc/beer/guard.toml`): text -> `RawConfig` -> [`Config`], in this one place.
 
 mod check;
+mod exec;
 mod raw;
 mod reload;
 mod values;
 
+pub use self::exec::{exec_places, Exec, EXEC_MOST};
 use crate::gauge::GaugeObjective;
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
@@ -33,6 +35,8 @@ pub struct Config {
     pub objectives: Vec<Objective>,
     /// `[[gauge]]`
     pub gauges: Vec<GaugeObjective>,
+    /// `[[exec]]`
+    pub exec: Vec<Exec>,
     /// `[ladder]`
     pub ladder: LadderConfig,
     /// `[capacity]`
@@ -73,6 +77,8 @@ pub struct Paths {
     pub control: PathBuf,
     /// What outlives a restart.
     pub memory: PathBuf,
+    /// What commands of the site's own have printed, a folder for each.
+    pub exec: PathBuf,
 }
 
 /// `[loop]`

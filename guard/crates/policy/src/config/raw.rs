@@ -40,6 +40,7 @@ pub(super) struct RawConfig {
     pub objective: Option<Vec<RawObjective>>,
     /// `None` = the default ones.
     pub gauge: Option<Vec<RawGauge>>,
+    pub exec: Vec<RawExec>,
     pub ladder: RawLadder,
     pub capacity: RawCapacity,
     pub metrics: RawMetrics,
@@ -58,6 +59,7 @@ section!(RawPaths {
     run: PathBuf = "/run/beer/guard".into(),
     control: PathBuf = "/run/beer/control".into(),
     memory: PathBuf = "/var/lib/beer/guard".into(),
+    exec: PathBuf = "/run/beer-exec".into(),
 });
 
 section!(RawLoop {
@@ -178,6 +180,23 @@ impl From<RawThen> for Then {
 
 fn ten_seconds() -> Duration {
     Duration(10 * S)
+}
+
+/// A command that prints readings; name, command and metrics must be given.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawExec {
+    pub name: String,
+    pub command: Vec<String>,
+    #[serde(default = "ten_seconds")]
+    pub interval: Duration,
+    #[serde(default = "five_seconds")]
+    pub timeout: Duration,
+    pub metrics: Vec<String>,
+}
+
+fn five_seconds() -> Duration {
+    Duration(5 * S)
 }
 
 /// The objectives on gauges of a configuration that names none.

@@ -6,7 +6,7 @@ use crate::ladder::LadderConfig;
 
 impl Config {
     /// This configuration with what of `new` needs no restart (objectives, gauges, ladder, capacity), and the names of the sections
-    /// of it that do.
+    /// of it that do. Gauges wait with the commands that they may name.
     pub fn reloaded(&self, new: Config) -> (Config, Vec<&'static str>) {
         let sections = [
             ("node", self.node != new.node),
@@ -18,9 +18,13 @@ impl Config {
             ("signals.network", self.network_interface != new.network_interface),
             ("metrics", self.metrics != new.metrics),
             ("journal", self.journal != new.journal),
+            ("exec", self.exec != new.exec),
+            ("gauge", self.exec != new.exec && self.gauges != new.gauges),
         ];
         let waiting = sections.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
-        let Config { objectives, gauges, ladder, capacity, .. } = new;
+        // The place of a value is that among the commands in force.
+        let gauges = if self.exec == new.exec { new.gauges } else { self.gauges.clone() };
+        let Config { objectives, ladder, capacity, .. } = new;
         // Half of it dry would be neither: it is of `node`, which waits.
         let ladder = LadderConfig { dry_run: self.ladder.dry_run, ..ladder };
         (Config { objectives, gauges, ladder, capacity, ..self.clone() }, waiting)
@@ -50,5 +54,17 @@ mod tests {
         let dry = Config::parse("dry", "[node]\ndry_run = true\n").unwrap();
         assert_eq!(old.reloaded(dry.clone()), (old.clone(), vec!["node"]));
         assert_eq!(dry.reloaded(old), (dry, vec!["node"]));
+    }
+
+    #[test]
+    fn commands_wait_and_gauges_with_them() {
+        let exec = "[[exec]]\nname = \"ceph\"\ncommand = [\"/bin/true\"]\nmetrics = [\"slow\"]\n";
+        let gauge = "[[gauge]]\nname = \"slow\"\nsource = \"exec.ceph.slow\"\nabove = 1\ngrace = \"30s\"\n";
+        let old = Config::default();
+        let new = Config::parse("new", &format!("{exec}{gauge}")).unwrap();
+        assert_eq!(old.reloaded(new.clone()), (old.clone(), vec!["exec", "gauge"]));
+        let more = Config::parse("more", exec).unwrap();
+        assert_eq!(old.reloaded(more.clone()), (old, vec!["exec"]));
+        assert_eq!(more.reloaded(new.clone()), (new, vec![]));
     }
 }

@@ -116,6 +116,59 @@ fn errors_in_objectives_count_them() {
     assert!(found.contains("objective[0]: missing key `threshold`"), "{found}");
 }
 
+/// What the example has behind a `#` and no blank is there to be used.
+#[test]
+fn the_example_of_a_command_is_good_and_has_all_its_keys() {
+    let lines: Vec<&str> = Config::example().lines().filter_map(|line| line.strip_prefix('#')).collect();
+    let used = lines.into_iter().filter(|line| !line.starts_with(' ')).collect::<Vec<_>>().join("\n");
+    let config = Config::parse("guard.toml", &used).unwrap();
+    assert_eq!((config.exec[0].interval_ns, config.exec[0].timeout_ns), (10_000_000_000, 5_000_000_000));
+    assert_eq!(config.gauges[0].source, crate::gauge::SOURCES.len());
+    let keys: Vec<String> = keys_of(&toml::from_str(&used).unwrap()).into_iter().collect();
+    let keys: Vec<&str> = keys.iter().filter_map(|key| key.strip_prefix("exec.")).collect();
+    assert_eq!(keys, ["command", "interval", "metrics", "name", "timeout"]);
+}
+
+#[test]
+fn errors_in_commands_count_them() {
+    let entry = |name: &str, more: &str| format!("[[exec]]\nname = \"{name}\"\n{more}\n");
+    let good = "command = [\"/bin/true\"]\nmetrics = [\"a\", \"b.c_d-1\"]";
+    let command = |words: &str| entry("b", &format!("command = {words}\nmetrics = [\"a\"]"));
+    let metrics = |keys: &str| entry("b", &format!("command = [\"/bin/true\"]\nmetrics = {keys}"));
+    let many = format!("{:?}", (0..31).map(|n| format!("k{n}")).collect::<Vec<_>>());
+    let gauge =
+        |source: &str, more: &str| format!("[[gauge]]\nname = \"g\"\nsource = \"{source}\"\nabove = 1\n{more}\n");
+    for (text, expected) in [
+        (entry("a", good), "exec[1].name: `a` is there twice"),
+        (entry("a/b", good), "exec[1].name: `a/b`: 1 to 21 characters a-z, 0-9 and - are allowed"),
+        (entry("a234567890123456789012", good), "1 to 21 characters"),
+        (command("[]"), "exec[1].command: it is empty"),
+        (command("\"/bin/true\""), "exec[1].command: invalid type: string"),
+        (command("[\"true\"]"), "exec[1].command[0]: `true` must be an absolute path"),
+        (command("[\"/bin/true\", \"\\u0000\"]"), "exec[1].command[1]: up to 4096 bytes"),
+        (metrics("[]"), "exec[1].metrics: it is empty"),
+        (metrics("[\"a\", \"A\"]"), "exec[1].metrics[1]: `A`: 1 to 64 characters a-z, 0-9, _, . and - are allowed"),
+        (metrics("[\"a\", \"a\"]"), "exec[1].metrics[1]: `a` is there twice"),
+        (metrics(&many), "exec: 33 metrics; up to 32 in all are possible"),
+        (entry("b", &format!("{good}\ninterval = \"5min\"")), "exec[1].interval: 5min is outside 1s to 4min"),
+        (entry("b", &format!("{good}\ntimeout = \"11s\"")), "exec[1].timeout: 11s is outside 100ms to 10s"),
+        (
+            entry("b", &format!("{good}\nshell = true")),
+            "exec[1].shell: unknown key `shell`; allowed: `name`, `command`",
+        ),
+        (entry("b", "metrics = [\"a\"]"), "exec[1]: missing key `command`"),
+        (gauge("exec.a.z", ""), "exec.a.a, exec.a.b.c_d-1"),
+        (gauge("exec.a", ""), "gauge[0].source: unknown source `exec.a`"),
+        (gauge("exec.a.b.c_d-1", ""), "gauge[0].grace: 10s is outside 17s to 10min"),
+    ] {
+        let found = error(&format!("{}{text}", entry("a", good)));
+        assert!(found.contains(expected), "{text}\n{found}\n{expected}");
+    }
+    let text = format!("{}{}{}", entry("a", good), metrics("[\"x\"]"), gauge("exec.b.x", "grace = \"17s\""));
+    let config = Config::parse("guard.toml", &text).unwrap();
+    assert_eq!(config.gauges[0].source, crate::gauge::SOURCES.len() + 2);
+}
+
 #[test]
 fn what_is_left_out_is_at_its_default() {
     let text = "[[objective]]\nname = \"a\"\nop = \"sync\"\nthreshold = \"80ms\"\n[metrics]\nlisten = \"off\"\n";
