@@ -131,6 +131,30 @@ def test_capacity_can_shrink_below_the_slot(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("own", "value"),
+    [("", {0: [True, True], 1: [True, True], 125: [False, True]}), ("ExitCode == 0", {0: [True], 1: [False, False]})],
+    ids=["default", "own"],
+)
+def test_the_engines_own_exit_code_is_not_the_jobs_end(pool: Pool, own: str, value: dict[int, list[bool]]) -> None:
+    cluster = pool.submit(300, on_exit_remove=own)
+    line = pool.run("condor_q", cluster, "-long", "-attributes", "OnExitRemove").stdout.strip()
+    expression = line.removeprefix("OnExitRemove = ")
+    assert expression == f"({own or 'true'}) && (ExitCode =!= 125 || NumJobStarts >= 3)"
+    for code, wanted in value.items():
+        for starts, removed in zip((1, 3), wanted, strict=False):
+            ad = f"[ExitCode = {code}; NumJobStarts = {starts}]"
+            found = pool.run("classad_eval", ad, expression).stdout.split()[-1]
+            assert found == str(removed).lower(), (code, starts)
+
+
+def test_a_job_that_ends_with_125_runs_three_times(pool: Pool) -> None:
+    cluster = pool.submit(0, executable="/bin/sh", arguments="\"-c 'exit 125'\"")
+    pool.wait_status(cluster, COMPLETED)
+    assert pool.job(cluster, "NumJobStarts") == "3"
+    assert pool.job(cluster, "ExitCode") == "125"
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"docker_image": "evil"}, r"do not run the image evil; allowed are those that match \^beer-job"),
