@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, begin, burn, disk, forks, job, memory, physics, storage, stream
+from beer_payload import __version__, begin, burn, disk, forks, job, memory, network, physics, storage, stream
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -26,6 +26,13 @@ def size(text: str) -> int:
 def url(text: str) -> storage.Url:
     try:
         return storage.Url.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def address(text: str) -> network.Address:
+    try:
+        return network.Address.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -111,6 +118,13 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--seconds", type=duration, required=True)
     one.add_argument("--on-signal", **signals)
     one.set_defaults(run=lambda a: forks.run(a.seconds, a.on_signal))
+
+    one = commands.add_parser("hog-network", help="test payload, hostile: floods an address with datagrams (UDP)")
+    one.add_argument("--to", type=address, required=True, metavar="HOST:PORT", help="nobody need listen there")
+    one.add_argument("--streams", type=streams, default=2, help="sockets and threads (default: 2)")
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: network.run(a.to, a.streams, a.seconds, a.on_signal))
 
     one = commands.add_parser("hog-xrootd", help="test payload, hostile: random reads through XRootD")
     one.add_argument("--url", type=url, action="append", required=True, help="file to read; may be given again")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the two hostile payloads share: threads that do one kind of operation until a deadline, and their counts."""
+"""What hostile payloads share: threads that do one kind of operation until a deadline, and their counts."""
 
 from __future__ import annotations
 
