@@ -9,6 +9,7 @@
 
 pub mod block;
 pub mod cgroup;
+pub mod cpus;
 mod error;
 mod file;
 pub mod io_max;
