@@ -88,6 +88,12 @@ fn text_of(status: &Status, now_ns: u64) -> String {
     if status.state == NodeState::Frozen {
         lines.push(format!("  frozen      since {}", say::time(now_ns.saturating_sub(status.state_ns))));
     }
+    lines.extend(
+        status
+            .squeezed
+            .iter()
+            .map(|(of, share)| format!("  squeezed    batch as a whole may have {:.0} % of its {of}", share * 100.0)),
+    );
     lines.extend(status.each_job.iter().map(job));
     lines.extend(status.objectives.iter().map(objective));
     lines.extend(status.gauges.iter().map(gauge));

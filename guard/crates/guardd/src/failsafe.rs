@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
-use policy::{Config, Hold};
+use policy::{Config, Hold, Shares};
 
-use crate::actuators::{Freezer, IoMaxActuator, SliceFreezer};
+use crate::actuators::{Freezer, IoMaxActuator, SliceFreezer, SqueezeActuator};
 use crate::clock::Clock;
 use crate::command;
 use crate::control::StateFile;
@@ -87,11 +87,14 @@ impl Failsafe {
             // What a guard before it may have frozen.
             return Ok(Done { thawed: on_purpose && self.thaw()?, ..Done::default() });
         }
+        // What batch had before counts for the caps, and for their end.
+        let given_back = self.give_back();
         let capped = self.cap();
         let thawed = if on_purpose { self.thaw() } else { Ok(false) };
         if on_purpose {
             self.free_jobs()?;
         }
+        given_back?;
         Ok(Done { capped: capped?, thawed: thawed?, lifted: false })
     }
 
@@ -106,8 +109,21 @@ impl Failsafe {
         if u128::from(age_ns) > limit.as_nanos() {
             self.after_exit(true)
         } else {
+            self.squeezed().tidy(&self.control)?;
             Ok(Done { lifted: self.lift()?, ..Done::default() })
         }
+    }
+
+    /// CPU and memory of all of batch.
+    fn give_back(&self) -> Result<()> {
+        let mut squeezed = self.squeezed();
+        squeezed.adopt();
+        squeezed.make(Shares::default()).into_iter().try_for_each(|outcome| outcome.seen)?;
+        squeezed.tidy(&self.control)
+    }
+
+    fn squeezed(&self) -> SqueezeActuator {
+        SqueezeActuator::new(&self.slice, &self.run, &self.systemctl, DEADLINE)
     }
 
     /// Takes the caps away again, once the guard is back.
@@ -235,7 +251,7 @@ impl Caps {
     }
 }
 
-fn percent(time: &str, period: &str) -> Option<String> {
+pub(crate) fn percent(time: &str, period: &str) -> Option<String> {
     let (time, period) = (time.parse::<u32>().ok()?, period.parse::<u32>().ok().filter(|&p| p > 0)?);
     let hundredths = 10_000 * u64::from(time) / u64::from(period);
     let text = match hundredths % 100 {

@@ -25,6 +25,7 @@ pub struct JobTable {
     slice: PathBuf,
     children: Children,
     places: Vec<Option<Job>>,
+    oldest_first: Vec<usize>,
     /// Left by jobs that have ended while somebody stood still: whoever came there would be taken for them.
     resting: JobSet,
     /// Jobs for which there was no place.
@@ -41,6 +42,7 @@ impl JobTable {
             children: Children::new(&slice),
             slice,
             places: Vec::new(),
+            oldest_first: Vec::new(),
             resting: JobSet::default(),
             beyond: 0,
             version: 0,
@@ -54,6 +56,7 @@ impl JobTable {
             // The ladder forgets at its next step that somebody there was limited.
             self.resting = self.resting.and(limited);
         }
+        let before = self.version;
         self.places.iter_mut().flatten().for_each(|job| job.seen = false);
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
         let mut beyond = 0;
@@ -91,6 +94,12 @@ impl JobTable {
                 }
             }
         }
+        if self.version != before {
+            let places = &self.places;
+            self.oldest_first.clear();
+            self.oldest_first.extend((0..places.len()).filter(|place| places[*place].is_some()));
+            self.oldest_first.sort_unstable_by_key(|place| places[*place].as_ref().map(|job| job.number));
+        }
     }
 
     /// The folder of the slice.
@@ -103,9 +112,9 @@ impl JobTable {
         self.places.iter().enumerate().filter_map(|(place, job)| Some((place, job.as_ref()?)))
     }
 
-    /// The one that began last: the kernel numbers cgroups in the order in which they are made.
-    pub fn youngest(&self) -> Option<usize> {
-        self.iter().max_by_key(|(_, job)| job.number).map(|(place, _)| place)
+    /// Their places, who began first before all others: the kernel numbers cgroups in the order in which they are made.
+    pub fn oldest_first(&self) -> &[usize] {
+        &self.oldest_first
     }
 
     /// The same as a set.
@@ -182,6 +191,11 @@ mod tests {
         slice.begin("libpod-d.scope");
         slice.table.look(false, &JobSet::default());
         assert_eq!((slice.table.count(), slice.place("docker-b.scope")), (2, Some(b)));
+        let numbers = |table: &JobTable| -> Vec<u64> {
+            let number = |place: &usize| table.places[*place].as_ref().unwrap().number;
+            table.oldest_first().iter().map(number).collect()
+        };
+        assert!(numbers(&slice.table).is_sorted() && numbers(&slice.table).len() == 2);
         assert!(slice.table.version() > version);
         assert_eq!(slice.table.names().iter().flatten().count(), 2);
     }

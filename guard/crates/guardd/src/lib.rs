@@ -12,6 +12,7 @@ pub mod exec;
 pub mod failsafe;
 pub mod heartbeat;
 pub mod identity;
+pub mod io_weight;
 pub mod jobs;
 pub mod memory;
 pub mod metrics;

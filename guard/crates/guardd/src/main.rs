@@ -13,7 +13,7 @@ use guardd::clock::SystemClock;
 use guardd::control::StateFile;
 use guardd::failsafe::{Done, Failsafe};
 use guardd::reload::Reload;
-use guardd::{check, exec, run, startd_cron};
+use guardd::{check, exec, io_weight, run, startd_cron};
 use intf::units;
 use policy::ConfigError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -138,7 +138,8 @@ fn check_config(path: &Path, live: bool) -> Result<ExitCode> {
         }
     }
     println!("{}: good", path.display());
-    for line in check::stated(&config) {
+    let weights = if live { io_weight::said(&config, &SystemClock) } else { Vec::new() };
+    for line in check::stated(&config).into_iter().chain(weights) {
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)

@@ -129,6 +129,7 @@ impl StatusFile {
             cores: view.cores,
             memory_mb: view.memory_mb,
             jobs: view.jobs.unwrap_or_default(),
+            squeezed: view.shares.less().map(|(of, share)| (of.name().to_owned(), f64::from(share))).collect(),
             each_job: self.jobs(),
             dry_run: self.dry_run,
             configuration_error: lock(&self.shared.reloaded).error.clone(),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use intf::journal::{Job, Outcome, Record};
 use intf::state::NodeState;
 use policy::ladder::Counters;
-use policy::{Cause, Config, FilesystemLoad, GaugeVerdict, Hold, Throttles, Verdict};
+use policy::{Cause, Config, FilesystemLoad, GaugeVerdict, Hold, Shares, Throttles, Verdict};
 
 use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
@@ -118,6 +118,8 @@ pub struct Snapshot {
     pub limits: Arc<[Limit]>,
     /// Who is limited.
     pub throttles: Throttles,
+    /// What batch as a whole may have.
+    pub shares: Shares,
     /// The slice of the jobs is there.
     pub slice: bool,
     /// Batch was asked to stand still.

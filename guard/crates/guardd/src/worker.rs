@@ -3,16 +3,19 @@
 //! goes on; only the last that it wanted counts.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
+use crate::actuators::squeeze::SqueezeActuator;
 use crate::actuators::vacate::{Leaver, VacateActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{lock, Shared};
 use intf::journal::Job;
+use policy::{Resource, Shares};
 
 /// Wishes that wait; the loop tries again when there are more.
 pub const QUEUE: usize = 4;
@@ -33,6 +36,8 @@ pub struct Wish {
     pub limits: Arc<[Limit]>,
     /// Worth a record, whatever comes of it: somebody gets less, or everything back.
     pub said: bool,
+    /// What batch as a whole may have.
+    pub shares: Shares,
     /// Who is to leave.
     pub leavers: Arc<[Leaver]>,
     /// Why the state of the node is what it is.
@@ -44,7 +49,14 @@ pub struct Wish {
 impl Wish {
     /// Everybody as he likes.
     fn nothing(decided_ns: u64) -> Wish {
-        Wish { limits: Arc::default(), said: true, leavers: Arc::default(), cause: "start", decided_ns }
+        Wish {
+            limits: Arc::default(),
+            said: true,
+            shares: Shares::default(),
+            leavers: Arc::default(),
+            cause: "start",
+            decided_ns,
+        }
     }
 }
 
@@ -77,12 +89,14 @@ pub struct Limited {
 /// The thread.
 pub struct Worker {
     io_max: IoMaxActuator,
+    squeeze: SqueezeActuator,
     vacate: VacateActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     outbox: SyncSender<Message>,
     /// What is wanted now.
     wanted: Arc<[Limit]>,
+    shares: Shares,
     /// Who is to leave now, and why.
     leavers: Arc<[Leaver]>,
     cause: &'static str,
@@ -94,6 +108,8 @@ pub struct Worker {
     looked_ns: u64,
     /// Whose limits cannot be set, and that was said.
     failed: BTreeSet<Box<str>>,
+    /// The same of what batch as a whole may have.
+    stiff: [bool; Resource::ALL.len()],
     /// Nobody is ended.
     dry_run: bool,
 }
@@ -102,6 +118,7 @@ impl Worker {
     /// Touches nothing yet.
     pub fn new(
         io_max: IoMaxActuator,
+        squeeze: SqueezeActuator,
         vacate: VacateActuator,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
@@ -109,17 +126,20 @@ impl Worker {
     ) -> Self {
         Worker {
             io_max,
+            squeeze,
             vacate,
             clock,
             shared,
             outbox,
             wanted: Arc::default(),
+            shares: Shares::default(),
             leavers: Arc::default(),
             cause: "",
             ended: BTreeSet::new(),
             mute: false,
             looked_ns: 0,
             failed: BTreeSet::new(),
+            stiff: Default::default(),
             dry_run: false,
         }
     }
@@ -133,18 +153,18 @@ impl Worker {
     pub fn run(&mut self, inbox: &Receiver<Wish>) {
         let now_ns = self.clock.monotonic_ns();
         self.io_max.adopt();
+        self.squeeze.adopt();
         let mut next = Some(Wish::nothing(now_ns));
         loop {
             let patience = if self.leavers.is_empty() { LOOK } else { HURRY };
             match next.take().map_or_else(|| inbox.recv_timeout(patience), Ok) {
                 Ok(wish) => next = self.grant(inbox.try_iter().fold(wish, last), inbox),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.let_go();
-                    if self.clock.monotonic_ns().saturating_sub(self.looked_ns) >= LOOK.as_nanos() as u64 {
-                        next = self.look(inbox);
-                    }
-                }
+                Err(RecvTimeoutError::Timeout) => self.let_go(),
                 Err(RecvTimeoutError::Disconnected) => break,
+            }
+            // Also where wishes leave no pause.
+            if next.is_none() && self.clock.monotonic_ns().saturating_sub(self.looked_ns) >= LOOK.as_nanos() as u64 {
+                next = self.look(inbox);
             }
         }
         let (_, nothing_more) = sync_channel(0);
@@ -162,8 +182,27 @@ impl Worker {
             next.is_some()
         });
         self.tell(outcomes, wish.decided_ns, wish.said);
+        if next.is_none() {
+            self.shares = wish.shares;
+            self.turn(wish.decided_ns, wish.said);
+        }
         // Of what was left undone for it something may have to be said.
         next.map(|next| Wish { said: next.said || wish.said, ..next })
+    }
+
+    /// All of batch gets what it may have.
+    fn turn(&mut self, decided_ns: u64, said: bool) {
+        for outcome in self.squeeze.make(self.shares) {
+            // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
+            let stiff = std::mem::replace(&mut self.stiff[outcome.resource as usize], outcome.seen.is_err());
+            if outcome.seen.is_err() == stiff && (stiff || !said) {
+                continue;
+            }
+            let message = Message::Squeezed { outcome, decided_ns, ended_ns: self.clock.monotonic_ns() };
+            if self.outbox.try_send(message).is_err() {
+                Shared::count(&self.shared.dropped);
+            }
+        }
     }
 
     /// Who is to leave does: HTCondor is told, and whoever it has not ended in time is ended.
@@ -215,11 +254,11 @@ impl Worker {
                 self.end(&orphan, "orphan");
             }
         }
-        if self.io_max.drifted() {
-            Shared::count(&self.shared.limit_drifts);
+        for drifted in [self.io_max.drifted(), self.squeeze.drifted()] {
+            self.shared.limit_drifts.fetch_add(u64::from(drifted), Ordering::Relaxed);
         }
         let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
-        self.grant(Wish { limits, said: true, leavers, cause: self.cause, decided_ns }, inbox)
+        self.grant(Wish { limits, said: true, shares: self.shares, leavers, cause: self.cause, decided_ns }, inbox)
     }
 
     fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
@@ -259,7 +298,8 @@ mod tests {
         let io_max = IoMaxActuator::new(folder, folder, Path::new("systemctl"), patience);
         let vacate = VacateActuator::new(folder, folder, folder, patience);
         let (outbox, inbox) = sync_channel(16);
-        (Worker::new(io_max, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
+        let squeeze = SqueezeActuator::new(folder, folder, Path::new("systemctl"), patience);
+        (Worker::new(io_max, squeeze, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
     }
 
     #[test]

@@ -203,3 +203,26 @@ fn a_guard_that_touches_nothing_is_missed_by_nobody() {
     assert_eq!(systemctl_said(&folders), "", "no caps");
     assert!(failsafe.after_exit(true).unwrap().thawed && !frozen(&folders));
 }
+
+#[test]
+fn what_a_guard_took_from_all_of_batch_is_given_back_before_the_caps() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    std::fs::write(folders.slice().join("cpuset.cpus"), "0\n").unwrap();
+    std::fs::write(folders.slice().join("cpu.max"), "25000 100000\n").unwrap();
+    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs= CPUQuota=150% CPUWeight=50\n").unwrap();
+    let drop_in = folders.path("control/beer-jobs.slice.d/50-AllowedCPUs.conf");
+    std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
+    std::fs::write(&drop_in, "").unwrap();
+    assert!(failsafe.after_exit(false).unwrap().capped);
+    let back = "set-property --runtime -- beer-jobs.slice AllowedCPUs= CPUQuota=150% CPUWeight=50\n";
+    assert_eq!(systemctl_said(&folders), format!("{back}{CAPS}"));
+    assert!(!drop_in.exists() && !folders.path("run/squeezed").exists());
+    folders.write_state(NodeState::Closed, monotonic_ns());
+    assert!(failsafe.dead_man(Duration::from_secs(15), &guardd::clock::SystemClock).unwrap().lifted);
+    assert_eq!(
+        systemctl_said(&folders),
+        format!("{back}{CAPS}{AS_BEFORE}"),
+        "as it was before the guard took anything"
+    );
+}

@@ -139,8 +139,15 @@ impl Record {
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "lift" => "Nobody is limited any more".into(),
+            "less_cpu" => "Batch as a whole is to have less CPU".into(),
+            "less_memory" => "Batch as a whole is to have less memory".into(),
+            "all_cpu" => "Batch is to have all of its CPU again".into(),
+            "all_memory" => "Batch is to have all of its memory again".into(),
+            "squeeze" if self.outcome == Outcome::Failed => format!("Batch could not be limited ({})", self.detail),
+            "squeeze" => format!("Batch as a whole has {}", self.detail),
             "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),
             "thaw" => format!("Batch was thawed{after}"),
+            "stage" => "The next of those who stood still run again".into(),
             "open" => "New jobs are let in".into(),
             "close" => "No new jobs are let in".into(),
             "vacate" => "Jobs are to leave the node".into(),
@@ -230,6 +237,13 @@ impl Record {
             "self_check" => "the guard's own checks fail".into(),
             "drained" => "an operator drained the node".into(),
             "ordered" => "an operator asked for it".into(),
+            "squeeze_in_vain" => {
+                let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
+                format!("{gauge} stayed above its limit although batch had less{measured}: batch is innocent")
+            }
+            "squeeze_over" => "storage has enough of it, or no job is left".into(),
+            "storage_short" => "storage was short of it".into(),
+            "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
             "order_over" => "the time for which an operator had asked for it is over".into(),
             // Whoever it was gives the reason himself, or none.
             "operator" => self.detail.clone(),

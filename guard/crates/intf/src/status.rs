@@ -4,6 +4,7 @@
 use crate::journal::{Evidence, Job, Record};
 use crate::state::NodeState;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The guard's view of the node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +35,9 @@ pub struct Status {
     pub memory_mb: u64,
     /// Jobs on the node.
     pub jobs: u32,
+    /// What batch as a whole has less of: its share, above 0 and below 1.
+    #[serde(default)]
+    pub squeezed: BTreeMap<String, f64>,
     /// Each of them that can be told apart, and what it is allowed now.
     #[serde(default)]
     pub each_job: Vec<JobStatus>,

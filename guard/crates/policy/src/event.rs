@@ -2,6 +2,7 @@
 //! What the ladder says about its decisions, in plain data; turned into journal records outside the loop.
 
 use crate::jobs::Hold;
+use crate::squeeze::Resource;
 use intf::journal;
 use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
@@ -78,6 +79,10 @@ pub enum Cause {
     Ordered,
     /// The time for which he did is over.
     OrderOver,
+    /// Batch got less of something, and storage was as short of it as before.
+    SqueezeInVain,
+    /// Storage has enough of what batch got less of.
+    SqueezeOver,
     /// Needless precautions cost too much; weak evidence is not acted upon until they cost less.
     WeakSuspended,
     /// Weak evidence is acted upon again.
@@ -86,7 +91,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 36] = [
+    pub const ALL: [Cause; 38] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -121,6 +126,8 @@ impl Cause {
         Cause::Drained,
         Cause::Ordered,
         Cause::OrderOver,
+        Cause::SqueezeInVain,
+        Cause::SqueezeOver,
         Cause::WeakSuspended,
         Cause::WeakResumed,
     ];
@@ -162,6 +169,8 @@ impl Cause {
             Cause::Drained => "drained",
             Cause::Ordered => "ordered",
             Cause::OrderOver => "order_over",
+            Cause::SqueezeInVain => "squeeze_in_vain",
+            Cause::SqueezeOver => "squeeze_over",
             Cause::WeakSuspended => "weak_suspended",
             Cause::WeakResumed => "weak_resumed",
         }
@@ -189,8 +198,14 @@ pub enum Deed {
     Tighten,
     /// Limit nobody any more.
     Lift,
+    /// Batch as a whole gets less of this.
+    Squeeze(Resource),
+    /// It gets all of it again.
+    Restore(Resource),
     /// Thaw batch.
     Thaw,
+    /// Of those who stood still the next ones run again.
+    Stage,
     /// Some jobs leave.
     Vacate,
     /// All of them do.
@@ -203,7 +218,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 14] = [
+    pub const ALL: [Deed; 19] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -213,7 +228,12 @@ impl Deed {
         Deed::Widen,
         Deed::Tighten,
         Deed::Lift,
+        Deed::Squeeze(Resource::Cpu),
+        Deed::Squeeze(Resource::Memory),
+        Deed::Restore(Resource::Cpu),
+        Deed::Restore(Resource::Memory),
         Deed::Thaw,
+        Deed::Stage,
         Deed::Vacate,
         Deed::Evacuate,
         Deed::Quarantine,
@@ -232,7 +252,12 @@ impl Deed {
             Deed::Widen => "widen",
             Deed::Tighten => "tighten",
             Deed::Lift => "lift",
+            Deed::Squeeze(Resource::Cpu) => "less_cpu",
+            Deed::Squeeze(Resource::Memory) => "less_memory",
+            Deed::Restore(Resource::Cpu) => "all_cpu",
+            Deed::Restore(Resource::Memory) => "all_memory",
             Deed::Thaw => "thaw",
+            Deed::Stage => "stage",
             Deed::Vacate => "vacate",
             Deed::Evacuate => "evacuate",
             Deed::Quarantine => "quarantine",

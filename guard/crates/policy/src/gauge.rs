@@ -3,6 +3,7 @@
 //! lets no new jobs start, and may ask for jobs to leave. It freezes nobody else: what these say is slow, and not whose doing it is.
 
 use crate::event::{Measure, Unit};
+use crate::squeeze::Resource;
 
 /// What there is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub enum Then {
     Vacate,
     /// All jobs leave.
     Emergency,
+    /// Batch as a whole gets less of this.
+    Throttle(Resource),
 }
 
 /// An objective on one of them. Times in nanoseconds.

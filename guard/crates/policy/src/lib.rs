@@ -19,6 +19,7 @@ pub mod gauge;
 pub mod jobs;
 pub mod ladder;
 pub mod objective;
+pub mod squeeze;
 pub mod throttle;
 
 pub use config::{exec_places, Config, ConfigError, Exec, EXEC_MOST};
@@ -28,4 +29,5 @@ pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};
 pub use jobs::{Hold, JobSet};
 pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
 pub use objective::{Level, Objective, SignalState, Verdict};
+pub use squeeze::{Resource, Shares};
 pub use throttle::{Throttle, Throttles};

@@ -5,9 +5,11 @@
 pub mod freeze;
 pub mod io_max;
 pub mod shaping;
+pub mod squeeze;
 pub mod vacate;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
 pub use io_max::IoMaxActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
+pub use squeeze::SqueezeActuator;
 pub use vacate::VacateActuator;

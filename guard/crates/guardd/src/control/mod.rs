@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
 use policy::throttle::DISKS;
-use policy::{Actions, Config, GaugeJudge, GaugeVerdict, Hold, Inputs, Ladder, Level};
+use policy::{Actions, Config, GaugeJudge, GaugeVerdict, Hold, Inputs, Ladder, Level, Resource, Shares};
 
 use crate::actuators::freeze::{Drift, Effect};
 use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator, Wanted};
@@ -72,6 +72,8 @@ pub struct ControlLoop<F: Freezer> {
     filesystems: Vec<String>,
     begun_ns: u64,
     limits: Limits,
+    /// What batch as a whole may have.
+    shares: Shares,
     leaving: Leaving,
     worker: SyncSender<Wish>,
     /// It did not fit into the worker's channel.
@@ -166,6 +168,7 @@ impl<F: Freezer> ControlLoop<F> {
             filesystems: Vec::new(),
             begun_ns: now_ns,
             limits: Limits::default(),
+            shares: Shares::default(),
             leaving: Leaving::default(),
             worker,
             unsent: None,
@@ -217,7 +220,7 @@ impl<F: Freezer> ControlLoop<F> {
             held_work: &self.board.held_work,
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
-            youngest: self.board.jobs.youngest(),
+            oldest_first: self.board.jobs.oldest_first(),
             self_check: self.node.slice_present() && !self.signals.iter().any(|slot| slot.missed(now_ns)),
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
@@ -332,10 +335,18 @@ impl<F: Freezer> ControlLoop<F> {
     /// Who gets how much of which disk, and who is to leave; the thread that tells systemd and HTCondor does the rest.
     fn wish(&mut self, actions: &Actions, now_ns: u64) {
         let limits = self.limits.follow(&actions.throttles, &self.board);
-        if self.leaving.follow(actions, &self.board.jobs) || limits.is_some() {
-            let said = limits == Some(true) || self.unsent.take().is_some_and(|unsent| unsent.said);
-            let (limits, leavers) = (self.limits.jobs(), self.leaving.list());
-            self.unsent = Some(Wish { limits, said, leavers, cause: actions.reason.name(), decided_ns: now_ns });
+        let before = std::mem::replace(&mut self.shares, actions.shares);
+        let less_or_all = |resource| {
+            let (before, now) = (before.of(resource), actions.shares.of(resource));
+            now < before || (now >= 1.0 && before < 1.0)
+        };
+        let leaving = self.leaving.follow(actions, &self.board.jobs);
+        if leaving || limits.is_some() || before != self.shares {
+            let said = limits == Some(true) || Resource::ALL.into_iter().any(less_or_all);
+            let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
+            let (limits, shares, leavers) = (self.limits.jobs(), self.shares, self.leaving.list());
+            let cause = actions.reason.name();
+            self.unsent = Some(Wish { limits, said, shares, leavers, cause, decided_ns: now_ns });
         }
         for allowance in self.limits.slowed() {
             deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });
@@ -366,6 +377,7 @@ impl<F: Freezer> ControlLoop<F> {
                 false => Held::Nothing,
             },
             Hold::Nobody => Held::Nothing,
+            _ if actions.thawing => Held::Nothing,
             // Who leaves for another reason has no part in what goes through the daemons.
             Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
@@ -431,9 +443,17 @@ impl<F: Freezer> ControlLoop<F> {
         }
     }
 
+    /// What may be offered: of what batch has less of, so much less.
+    fn capacity(&self) -> (u32, u64) {
+        let (cores, memory_mb) = self.node.capacity();
+        let part = |all: f64, resource| all * f64::from(self.shares.of(resource));
+        let cores = part(f64::from(cores), Resource::Cpu).ceil() as u32;
+        (cores, part(memory_mb as f64, Resource::Memory) as u64)
+    }
+
     fn write_state(&mut self, actions: &Actions, now_ns: u64) {
         let (dry, admit) = (self.config.node.dry_run, self.admit(actions));
-        let (cores, memory_mb) = if admit { self.node.capacity() } else { (0, 0) };
+        let (cores, memory_mb) = if admit { self.capacity() } else { (0, 0) };
         let dry_state = if admit { NodeState::Open } else { NodeState::Closed };
         let line = StateLine {
             state: if dry { dry_state } else { actions.state },
@@ -457,7 +477,7 @@ impl<F: Freezer> ControlLoop<F> {
         }
         self.published = current;
         let admit = self.admit(actions);
-        let (cores, memory_mb) = if admit { self.node.capacity() } else { (0, 0) };
+        let (cores, memory_mb) = if admit { self.capacity() } else { (0, 0) };
         view.at_ns = now_ns;
         (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, admit);
         (view.reason, view.quarantined) = (actions.reason, actions.quarantined);
@@ -469,6 +489,7 @@ impl<F: Freezer> ControlLoop<F> {
         };
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
         view.leave = actions.leave;
+        view.shares = self.shares;
         (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());

@@ -9,7 +9,7 @@ use intf::segment::{Class, Op, SeriesId};
 use intf::state::NodeState;
 use kernfs::process::ProcessMemory;
 use policy::event::Unit;
-use policy::{Config, GaugeState, Level, Names, SignalState};
+use policy::{Config, GaugeState, Level, Names, Resource, SignalState};
 
 use super::slices::Slices;
 use super::text::Exposition;
@@ -53,6 +53,7 @@ impl Renderer {
             gauges(&self.view, &names, &mut out);
             filesystems(&self.view, &names, &mut out);
             throttles(&self.view, &names, &mut out);
+            allowed(&self.view, &mut out);
             latencies(&self.view, &names, &mut out);
             samples(&self.view, &names, &mut out);
             self.signals(&mut out);
@@ -224,6 +225,13 @@ fn filesystems(view: &Snapshot, names: &Names, out: &mut Exposition) {
     for index in 0..view.loads.len() {
         let quarantined = u32::try_from(index).ok().and_then(|shift| view.quarantined.checked_shr(shift));
         family.sample(&[("filesystem", path(index))], flag(quarantined.is_some_and(|bits| bits & 1 == 1)));
+    }
+}
+
+fn allowed(view: &Snapshot, out: &mut Exposition) {
+    let mut family = out.family(&names::BATCH_ALLOWED);
+    for resource in Resource::ALL {
+        family.sample(&[("resource", resource.name())], f64::from(view.shares.of(resource)));
     }
 }
 

@@ -6,6 +6,7 @@ mod ended;
 mod journal;
 mod limits;
 mod log;
+mod squeezed;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use policy::{Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
+use crate::actuators::squeeze::Squeezed;
 use crate::clock::Clock;
 use crate::identity::Identities;
 use crate::operators::Given;
@@ -87,6 +89,15 @@ pub enum Message {
         allowance: Allowance,
         /// When it was decided (CLOCK_MONOTONIC).
         decided_ns: u64,
+    },
+    /// What batch as a whole has is otherwise.
+    Squeezed {
+        /// What it has.
+        outcome: Squeezed,
+        /// When it was decided, and when it was so (CLOCK_MONOTONIC).
+        decided_ns: u64,
+        /// See `decided_ns`.
+        ended_ns: u64,
     },
     /// Who was ended by force.
     Ended(Ended),
@@ -181,6 +192,7 @@ impl Reporter {
             Message::Shaping { fault } => self.shaping(fault),
             Message::Limited(limited) => self.limited(&limited),
             Message::Slowed { allowance, decided_ns } => self.slowed(&allowance, decided_ns),
+            Message::Squeezed { outcome, decided_ns, ended_ns } => self.squeezed(&outcome, decided_ns, ended_ns),
             Message::Ended(ended) => self.ended(&ended),
             Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,
@@ -199,8 +211,10 @@ impl Reporter {
             record.detail = "dry run".into();
             return self.write(record);
         }
-        if !matches!(event.deed, Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Vacate | Deed::Evacuate | Deed::Thaw)
-        {
+        if !matches!(
+            event.deed,
+            Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Vacate | Deed::Evacuate | Deed::Thaw | Deed::Stage
+        ) {
             record.outcome = Outcome::Done;
             return self.write(record);
         }

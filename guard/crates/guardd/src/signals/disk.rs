@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use intf::segment::Filesystem;
 use kernfs::block::{DiskCounters, DiskStats, DiskUse};
 use kernfs::cgroup::{Cgroup, DeviceIo};
 use kernfs::mountinfo::{mount_of, MountInfo};
@@ -86,13 +87,8 @@ impl Disk {
 
     fn find_devices(&mut self, board: &mut Board) {
         self.version = board.filesystems_version;
-        let device = |filesystem: &intf::segment::Filesystem| match (filesystem.major, filesystem.minor) {
-            // No block device of its own (btrfs and others): ask the mount table what is under the path.
-            (0, _) => mounted_device(&self.proc, &self.sys, Path::new(&filesystem.path)),
-            number => Some(number),
-        };
         let entry = |filesystem| {
-            let device = device(filesystem).unwrap_or_default();
+            let device = device_of(&self.proc, &self.sys, filesystem).unwrap_or_default();
             Entry {
                 device,
                 disk: whole_disk(&self.sys, device),
@@ -223,6 +219,20 @@ impl Entry {
 }
 
 /// `io.stat` counts by whole disk: the parent of a partition.
+/// What a filesystem lies on.
+fn device_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32, u32)> {
+    match (filesystem.major, filesystem.minor) {
+        // No block device of its own (btrfs and others): ask the mount table what is under the path.
+        (0, _) => mounted_device(proc, sys, Path::new(&filesystem.path)),
+        number => Some(number),
+    }
+}
+
+/// The whole disk of that.
+pub fn disk_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32, u32)> {
+    device_of(proc, sys, filesystem).map(|device| whole_disk(sys, device))
+}
+
 fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
     let folder = sys.join(format!("dev/block/{}:{}", device.0, device.1));
     if !folder.join("partition").exists() {

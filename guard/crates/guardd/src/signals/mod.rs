@@ -14,6 +14,7 @@ use crate::jobs::JobTable;
 use crate::metrics::Metric;
 use crate::shared::Owner;
 
+pub use disk::disk_of;
 pub use latency::{Histogram, Histograms, BOUNDS};
 
 /// How often a disk is looked at when somebody waits for the answer.

@@ -3,6 +3,7 @@
 
 use super::values::{Cores, Listen, Memory};
 use crate::gauge::Then;
+use crate::squeeze::Resource;
 use intf::segment::{Class, Op};
 use intf::units::{Bytes, Duration, Share};
 use serde::{Deserialize, Serialize};
@@ -160,12 +161,14 @@ pub(super) struct RawGauge {
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum RawThen {
     #[default]
     Close,
     Vacate,
     Emergency,
+    ThrottleCpu,
+    ThrottleMemory,
 }
 
 impl From<RawThen> for Then {
@@ -174,6 +177,8 @@ impl From<RawThen> for Then {
             RawThen::Close => Then::Close,
             RawThen::Vacate => Then::Vacate,
             RawThen::Emergency => Then::Emergency,
+            RawThen::ThrottleCpu => Then::Throttle(Resource::Cpu),
+            RawThen::ThrottleMemory => Then::Throttle(Resource::Memory),
         }
     }
 }

@@ -3,10 +3,12 @@
 
 use super::budget::Budget;
 use super::leave::{Leave, Room, Stood};
+use super::stages::Stages;
 use super::view::{About, View};
 use super::{Counters, Events, LadderConfig};
 use crate::event::{Cause, Deed, Event};
 use crate::jobs::{Hold, JobSet};
+use crate::squeeze::{Resource, Squeeze};
 use crate::throttle::Throttles;
 use intf::state::NodeState;
 
@@ -97,6 +99,8 @@ pub(super) struct Memory {
     pub reason: Cause,
     pub since_ns: u64,
     pub freeze: Option<Freeze>,
+    /// Who waits to run again after one.
+    pub stages: Stages,
     /// End of the last real freeze.
     pub thawed_ns: Option<u64>,
     /// Since when there is no evidence that batch could be guilty of.
@@ -117,6 +121,8 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited.
     pub throttles: Throttles,
+    /// What batch as a whole may have.
+    pub squeezes: [Squeeze; Resource::ALL.len()],
     /// Who is to leave.
     pub leave: Leave,
     /// Who left for a gauge.
@@ -145,6 +151,7 @@ impl Memory {
             reason: Cause::Start,
             since_ns: now_ns,
             freeze: None,
+            stages: Stages::default(),
             thawed_ns: None,
             calm_since_ns: None,
             healthy_since_ns: None,
@@ -156,6 +163,7 @@ impl Memory {
             counters,
             all_until_ns: 0,
             throttles: Throttles::default(),
+            squeezes: Default::default(),
             leave: Leave::default(),
             room: Room::default(),
             left_ns: None,
@@ -492,6 +500,30 @@ impl Memory {
         self.leave = Leave { who: Hold::All, since_ns: now_ns, overdue: Hold::Nobody };
         self.state = NodeState::Emergency;
         self.reason = Cause::Adopted;
+    }
+
+    /// Who stands still in a real freeze.
+    pub fn standing(&self, living: &JobSet) -> JobSet {
+        match self.freeze.filter(|freeze| !freeze.precaution).map(|freeze| freeze.hold) {
+            Some(Hold::All) => *living,
+            Some(Hold::Jobs(jobs)) => jobs.and(living),
+            Some(Hold::Nobody) | None => JobSet::default(),
+        }
+    }
+
+    /// Does it let those run again who stood still for what they did, or may have done? Others do not wait.
+    pub fn comes_back(&self, t: &Transition) -> bool {
+        let calm = matches!(t.cause, Cause::Calm | Cause::SignalStale | Cause::SignalMissing);
+        t.deed == Deed::Thaw && !t.precaution && calm && !self.config.dry_run && self.freeze.is_none()
+    }
+
+    /// The next ones run again. Nobody waits for that in another freeze.
+    pub fn stage(&mut self, oldest_first: &[usize], now_ns: u64, events: &mut Events) {
+        if self.freeze.is_some() {
+            self.stages.end();
+        } else if let Some(turn) = self.stages.next(oldest_first, now_ns) {
+            self.say(Cause::Calm, Deed::Stage, self.state, now_ns, events, |event| event.hold = Hold::Jobs(turn));
+        }
     }
 
     /// Adds an event about the node as it is now.

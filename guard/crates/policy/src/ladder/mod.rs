@@ -8,18 +8,20 @@ mod events;
 mod leave;
 mod memory;
 mod rungs;
+mod stages;
 mod view;
 
 pub use events::Events;
 
 use memory::Memory;
-use view::View;
+use view::{About, Short, View};
 
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
 use crate::gauge::GaugeVerdict;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
+use crate::squeeze::{Change, Resource, Shares, Squeeze};
 use crate::throttle::Throttles;
 use intf::state::NodeState;
 
@@ -86,8 +88,8 @@ pub struct Inputs<'a> {
     pub jobs: Option<u32>,
     /// Those of them that can be told apart.
     pub living: JobSet,
-    /// The one of them that began last.
-    pub youngest: Option<usize>,
+    /// Their places, who began first before all others.
+    pub oldest_first: &'a [usize],
     /// The guard's own checks are good (cgroup tree, freezer, ...).
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.
@@ -110,8 +112,12 @@ pub struct Actions {
     /// With [`Hold::Jobs`]: the filesystem that they made slow. What batch does there through the storage daemons shall stand
     /// still too; with [`Hold::All`] what it does anywhere.
     pub filesystem: Option<u16>,
+    /// It is over, and those wait for their turn to run again.
+    pub thawing: bool,
     /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
     pub throttles: Throttles,
+    /// What batch as a whole may have.
+    pub shares: Shares,
     /// Who shall leave the node, through HTCondor.
     pub leave: Hold,
     /// Those of them whom HTCondor has not ended in time: by force.
@@ -208,8 +214,16 @@ impl Ladder {
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
+            let still = memory.standing(&view.living);
             memory.apply(transition, now_ns, &mut events);
+            if memory.comes_back(&transition) {
+                memory.stages.begin(still, now_ns);
+                // Of the first ones the transition has told.
+                memory.stages.next(inputs.oldest_first, now_ns);
+            }
         }
+        memory.stage(inputs.oldest_first, now_ns, &mut events);
+        self.squeeze(&view, &mut events);
         self.watch_budget(now_ns, &mut events);
         self.note_error_budget(&view, now_ns, &mut events);
         let memory = &self.memory;
@@ -219,7 +233,8 @@ impl Ladder {
         // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
         // frequent their budget suspends them, and then that is learned.
         // Nor while somebody is limited: what storage is like then is not what it is like.
-        self.acting = memory.freeze.is_some() || recently || !memory.throttles.is_empty();
+        let squeezed = memory.squeezes.iter().any(|squeeze| squeeze.share() < 1.0);
+        self.acting = memory.freeze.is_some() || recently || !memory.throttles.is_empty() || squeezed;
         self.actions(&view, events)
     }
 
@@ -233,6 +248,33 @@ impl Ladder {
             if memory.reason != Cause::Budget {
                 memory.say(Cause::Budget, Deed::None, memory.state, now_ns, events, |event| about.describe(event));
             }
+        }
+    }
+
+    /// Batch as a whole gets less of what storage is short of, in any state: it closes the node by itself. While all stand still
+    /// nothing is learned from it.
+    fn squeeze(&mut self, view: &View, events: &mut Events) {
+        let memory = &mut self.memory;
+        let still = memory.freeze.is_some_and(|freeze| freeze.hold == Hold::All);
+        let (backoff_ns, now_ns) = (memory.config.innocent_backoff_ns, view.now_ns);
+        for (resource, short) in Resource::ALL.into_iter().zip(view.short) {
+            let mut squeeze: Squeeze = memory.squeezes[resource as usize];
+            let (change, about) = match short {
+                _ if view.no_jobs => (squeeze.end(), About::default()),
+                _ if still => continue,
+                Some(Short::Now(about)) => (squeeze.short(about.value(), backoff_ns, now_ns), about),
+                Some(Short::Perhaps) => continue,
+                // No gauge asks for it, or not any more.
+                Some(Short::Not) | None => (squeeze.enough(backoff_ns, now_ns), About::default()),
+            };
+            memory.squeezes[resource as usize] = squeeze;
+            let (cause, deed) = match change {
+                Some(Change::Less) => (Cause::GaugeAbove, Deed::Squeeze(resource)),
+                Some(Change::InVain) => (Cause::SqueezeInVain, Deed::Restore(resource)),
+                Some(Change::Over) => (Cause::SqueezeOver, Deed::Restore(resource)),
+                None => continue,
+            };
+            memory.say(cause, deed, memory.state, now_ns, events, |event| about.describe(event));
         }
     }
 
@@ -268,9 +310,11 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            hold: freeze.map_or(Hold::Nobody, |f| f.hold),
+            hold: freeze.map_or(memory.stages.hold(), |f| f.hold),
+            thawing: freeze.is_none() && memory.stages.hold().any(),
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.throttles,
+            shares: Shares::new(memory.squeezes.map(|squeeze| squeeze.share())),
             leave: memory.leave.who,
             overdue: memory.leave.overdue,
             precaution,

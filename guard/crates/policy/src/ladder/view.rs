@@ -8,6 +8,7 @@ use crate::event::{Cause, Deed, Event, Measure, Unit};
 use crate::gauge::{GaugeState, GaugeVerdict, Then};
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
+use crate::squeeze::Resource;
 use intf::segment::SeriesId;
 
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
@@ -89,6 +90,17 @@ impl About {
     }
 }
 
+/// Is storage short of something?
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Short {
+    /// It is, by this gauge.
+    Now(About),
+    /// It was a moment ago, or nobody knows.
+    Perhaps,
+    /// It is not.
+    Not,
+}
+
 /// The inputs, sorted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
@@ -127,6 +139,8 @@ pub(super) struct View {
     pub resumed: bool,
     /// A gauge says that jobs must go, one by one.
     pub crowded: Option<(Cause, About)>,
+    /// What storage is short of while batch may have less of it, by place in [`Resource::ALL`]; `None` = nothing is known.
+    pub short: [Option<Short>; Resource::ALL.len()],
     /// A gauge says that all of them must.
     pub danger: Option<(Cause, About)>,
     /// The job that began last.
@@ -160,8 +174,9 @@ impl View {
             ordered: inputs.ordered,
             resumed: inputs.resumed,
             crowded: None,
+            short: Default::default(),
             danger: None,
-            youngest: inputs.youngest,
+            youngest: inputs.oldest_first.last().copied(),
             others_use_it: false,
             held_work: false,
         };
@@ -182,6 +197,7 @@ impl View {
             view.judge(verdict, memory, inputs);
         }
         for (index, verdict) in inputs.gauges.iter().enumerate() {
+            view.note_short(index, verdict);
             let cause = match verdict.state {
                 GaugeState::Broken => Cause::GaugeAbove,
                 GaugeState::Stale => Cause::GaugeStale,
@@ -192,7 +208,7 @@ impl View {
             match verdict.then {
                 // That nothing is heard is no reason to throw anybody out.
                 _ if cause == Cause::GaugeStale => {}
-                Then::Close => {}
+                Then::Close | Then::Throttle(_) => {}
                 Then::Vacate => view.crowded = view.crowded.or(about),
                 Then::Emergency => view.danger = view.danger.or(about),
             }
@@ -220,6 +236,22 @@ impl View {
             freeze.calm_ns = if calm { now_ns } else { freeze.calm_ns };
         }
         view
+    }
+
+    fn note_short(&mut self, index: usize, verdict: &GaugeVerdict) {
+        let Then::Throttle(resource) = verdict.then else { return };
+        let Some(short) = self.short.get_mut(resource as usize) else { return };
+        match verdict.state {
+            // One that was above for long is broken until it was below for long: only the value says that it is short now.
+            GaugeState::Broken if verdict.measure.value > verdict.measure.limit => {
+                *short = Some(Short::Now(About::gauge(index, verdict)));
+            }
+            GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(_))) => {
+                *short = Some(Short::Perhaps);
+            }
+            GaugeState::Kept if short.is_none() => *short = Some(Short::Not),
+            _ => {}
+        }
     }
 
     /// Some of the jobs, not all, who made it slow, and those who did `before`; a request that is stuck is too severe to look for them.

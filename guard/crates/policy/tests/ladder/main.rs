@@ -11,6 +11,8 @@ mod model;
 mod ordered;
 mod precaution;
 mod properties;
+mod squeeze;
+mod staged;
 mod steps;
 mod stuck;
 mod throttled;

@@ -128,7 +128,7 @@ impl Model {
             held_work: &[],
             jobs: Some(4),
             living: policy::JobSet::default(),
-            youngest: None,
+            oldest_first: &[],
             self_check: true,
             drained: false,
             ordered: false,

@@ -96,7 +96,7 @@ proptest! {
     fn whatever_happens(spells in prop::collection::vec(spell(), 1..40)) {
         let config = config();
         let mut steps = Steps::new();
-        let mut frozen_since = None;
+        let (mut frozen_since, mut thawing_since) = (None, None);
         // Who is limited when a freeze begins.
         let mut throttled = false;
         for spell in &spells {
@@ -112,7 +112,7 @@ proptest! {
                 let now = steps.now;
                 // Nothing is frozen for longer than freeze_max, and who leaves not for longer than he is given for that; in an
                 // emergency nobody comes back.
-                match actions.hold.any() && actions.state != NodeState::Emergency {
+                match actions.hold.any() && !actions.thawing && actions.state != NodeState::Emergency {
                     true => {
                         let since = *frozen_since.get_or_insert(now);
                         let leaving_ns = if actions.leave.any() { config.vacate_deadline_ns } else { 0 };
@@ -121,10 +121,19 @@ proptest! {
                     }
                     false => frozen_since = None,
                 }
+                // Nor waits anybody for long to run again after one, and nobody new comes before him.
+                match actions.thawing {
+                    true => {
+                        prop_assert!(now - *thawing_since.get_or_insert(now) < 5 * S && !actions.admit);
+                        prop_assert!(matches!(actions.state, NodeState::Closed | NodeState::Throttled));
+                    }
+                    false => thawing_since = None,
+                }
                 // Some jobs alone are never all of them, nor do they stand still as a precaution.
                 if let Hold::Jobs(set) = actions.hold {
                     prop_assert!(!set.is_empty() && !actions.precaution);
-                    prop_assert!(actions.leave.any() || (actions.filesystem.is_some() && set.len() < 3));
+                    prop_assert!(actions.leave.any() || actions.thawing || actions.filesystem.is_some());
+                    prop_assert!(actions.leave.any() || set.len() < 3);
                 }
                 // Who leaves stands still until then, and force is for them alone.
                 let inside = |some: Hold, others: Hold| others.or(some) == others;

@@ -17,7 +17,7 @@ pub struct Steps {
     pub ladder: Ladder,
     pub now: u64,
     pub verdicts: [Verdict; 2],
-    pub gauges: [GaugeVerdict; 1],
+    pub gauges: Vec<GaugeVerdict>,
     pub filesystems: [FilesystemLoad; 2],
     pub batch_share: [f32; 2],
     pub batch_share_now: [f32; 2],
@@ -71,7 +71,7 @@ impl Steps {
             ladder,
             now: 1000 * S,
             verdicts: [verdict(0), verdict(1)],
-            gauges: [GaugeVerdict::default()],
+            gauges: vec![GaugeVerdict::default()],
             filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
             batch_share: [0.5; 2],
             batch_share_now: [0.0; 2],
@@ -113,7 +113,7 @@ impl Steps {
             held_work: &self.held_work,
             jobs: self.jobs,
             living: self.living,
-            youngest: self.living.iter().last(),
+            oldest_first: &self.living.iter().collect::<Vec<_>>(),
             self_check: self.self_check,
             drained: self.drained,
             ordered: self.ordered,
@@ -121,7 +121,7 @@ impl Steps {
         };
         let actions = self.ladder.step(&inputs, self.now);
         let emptied = actions.state == NodeState::Emergency && self.jobs == Some(0);
-        assert_eq!(actions.hold.any(), actions.state >= NodeState::Frozen && !emptied);
+        assert_eq!(actions.hold.any(), (actions.state >= NodeState::Frozen && !emptied) || actions.thawing);
         assert_eq!(actions.leave.any(), actions.state >= NodeState::Vacating);
         assert!(!actions.admit || actions.state < NodeState::Vacating);
         assert_eq!(actions.events.dropped, 0);

@@ -85,7 +85,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         held_work: &[],
         jobs: None,
         living: policy::JobSet::default(),
-        youngest: None,
+        oldest_first: &[],
         self_check: true,
         drained: false,
         ordered: false,

@@ -18,7 +18,9 @@ impl Rung for Closed {
 
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         escalate(memory, view).or_else(|| {
-            (view.healthy_for_ns? >= view.dwell_ns).then_some(Transition {
+            // Who waits for his turn to run again comes before who is new.
+            let all_run = !memory.stages.hold().any();
+            (view.healthy_for_ns? >= view.dwell_ns && all_run).then_some(Transition {
                 to: NodeState::Open,
                 cause: Cause::Slack,
                 deed: Deed::Open,

@@ -23,7 +23,8 @@ impl Rung for Throttled {
 
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
         let healthy = view.healthy_for_ns.is_some_and(|healthy_ns| healthy_ns >= view.dwell_ns);
-        memory.admitting = view.against.is_none() && (memory.admitting || healthy);
+        let all_run = !memory.stages.hold().any();
+        memory.admitting = view.against.is_none() && (memory.admitting || (healthy && all_run));
         match of_the_limited(view, memory) {
             Some((about, filesystem)) => make_room(memory, view).or_else(|| cut(about, filesystem, memory, view)),
             None => escalate(memory, view).or_else(|| ease(memory, view)),

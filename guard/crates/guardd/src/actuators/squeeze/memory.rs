@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Less memory for all of batch: `memory.high`, above which the kernel takes its memory back and slows it (kernel, cgroup-v2.rst).
+
+use super::Knob;
+
+/// Not less than what a few processes need to end.
+const LEAST: u64 = 64 << 20;
+/// The largest pages that there are as a unit: the kernel rounds down to whole pages.
+const PAGE: u64 = 64 << 10;
+
+/// The knob for this share of what batch had when storage became short of memory.
+pub(super) fn knobs(had_bytes: u64, share: f32) -> Vec<Knob> {
+    let bytes = ((had_bytes as f64 * f64::from(share)) as u64).max(LEAST) / PAGE * PAGE;
+    vec![Knob::new("MemoryHigh", &bytes.to_string(), "memory.high", &bytes.to_string())]
+}
+
+/// For example `1.2 of 2.4 GB`.
+pub(super) fn words(knobs: &[Knob], had_bytes: u64) -> String {
+    let bytes = knobs.first().and_then(|knob| knob.value.parse::<u64>().ok()).unwrap_or_default();
+    format!("{:.2} of {:.2} GB of memory", bytes as f64 / 1e9, had_bytes as f64 / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_what_it_had_in_whole_pages() {
+        let half = knobs(2_000_000_000, 0.5);
+        assert_eq!((half[0].value.as_str(), half[0].seen.as_str()), ("999948288", "999948288"));
+        assert_eq!(words(&half, 2_000_000_000), "1.00 of 2.00 GB of memory");
+        assert_eq!(knobs(1 << 20, 0.05)[0].value, LEAST.to_string());
+    }
+}

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Less CPU or memory for all of batch: properties of its slice, which is systemd's, so it is told (`set-property --runtime`), and
+//! the kernel is asked whether it is so. Slow: for the actuator thread only.
+
+mod cpu;
+mod memory;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use kernfs::cpus;
+use policy::squeeze::{Resource, Shares};
+
+use crate::command;
+use crate::failsafe::percent;
+
+/// A property of the slice, and the file of the cgroup where it is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Knob {
+    property: &'static str,
+    value: String,
+    file: &'static str,
+    seen: String,
+}
+
+impl Knob {
+    fn new(property: &'static str, value: &str, file: &'static str, seen: &str) -> Knob {
+        Knob { property, value: value.into(), file, seen: seen.into() }
+    }
+}
+
+/// What batch had before it got less.
+#[derive(Clone, Debug, Default)]
+struct Before {
+    /// `Property=value`, for systemd.
+    assignments: Vec<String>,
+    cpus: Vec<u32>,
+    bytes: u64,
+}
+
+/// What has become of one resource.
+#[derive(Debug)]
+pub struct Squeezed {
+    /// Of what.
+    pub resource: Resource,
+    /// What batch has now, in words; `None` = all that it had before.
+    pub has: Option<String>,
+    /// It is so in the kernel, or why not.
+    pub seen: Result<()>,
+}
+
+/// Keeps the slice as it is wanted.
+pub struct SqueezeActuator {
+    slice: PathBuf,
+    topology: PathBuf,
+    systemctl: PathBuf,
+    deadline: Duration,
+    run: PathBuf,
+    /// By resource; `None` = it has all of it.
+    before: [Option<Before>; Resource::ALL.len()],
+    /// What is so in the kernel.
+    applied: [Vec<Knob>; Resource::ALL.len()],
+}
+
+/// The properties of each resource, and the files that systemd keeps them in are named after them.
+const PROPERTIES: [&[&str]; Resource::ALL.len()] = [&["AllowedCPUs", "CPUQuota", "CPUWeight"], &["MemoryHigh"]];
+
+impl SqueezeActuator {
+    /// Name of the file in the run folder that says what batch had before.
+    pub const MEMORY: &'static str = "squeezed";
+    /// Name of the file there that says that systemd's files may be tidied up: the guard's sandbox cannot.
+    const TIDY: &'static str = "squeezed-before";
+
+    /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
+    pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
+        SqueezeActuator {
+            slice: slice.to_owned(),
+            topology: "/sys/devices/system/cpu".into(),
+            systemctl: systemctl.to_owned(),
+            deadline,
+            run: run.to_owned(),
+            before: Default::default(),
+            applied: Default::default(),
+        }
+    }
+
+    /// Knows what an earlier guard has left, which may have died: the next [`Self::make`] gives it back.
+    pub fn adopt(&mut self) {
+        let text = std::fs::read_to_string(self.run.join(Self::MEMORY)).unwrap_or_default();
+        for line in text.lines() {
+            let mut words = line.split(' ');
+            let name = words.next();
+            let Some(resource) = Resource::ALL.into_iter().find(|resource| Some(resource.name()) == name) else {
+                continue;
+            };
+            let ours =
+                |word: &&str| PROPERTIES[resource as usize].contains(&word.split('=').next().unwrap_or_default());
+            let assignments: Vec<String> = words.filter(ours).map(str::to_owned).collect();
+            if !assignments.is_empty() {
+                self.before[resource as usize] = Some(Before { assignments, ..Before::default() });
+            }
+        }
+    }
+
+    /// Makes it so; says what it did, and nothing of what was so already.
+    pub fn make(&mut self, shares: Shares) -> Vec<Squeezed> {
+        let make = |resource| match shares.of(resource) {
+            share if share < 1.0 => self.squeeze(resource, share),
+            _ => self.give_back(resource),
+        };
+        Resource::ALL.into_iter().filter_map(make).collect()
+    }
+
+    /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
+    pub fn drifted(&mut self) -> bool {
+        let slice = &self.slice;
+        let other =
+            |knobs: &&mut Vec<Knob>| knobs.iter().any(|knob| now(slice, knob.file).is_some_and(|now| now != knob.seen));
+        self.applied.iter_mut().filter(other).map(Vec::clear).count() > 0
+    }
+
+    /// Takes systemd's files away that what was given back has left, so that they do not hide a later change of the unit's own.
+    /// `control` = where it keeps them. Only with all privileges.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    pub fn tidy(&self, control: &Path) -> Result<()> {
+        let marker = self.run.join(Self::TIDY);
+        if !marker.exists() || self.run.join(Self::MEMORY).exists() {
+            return Ok(());
+        }
+        for property in PROPERTIES.iter().flat_map(|properties| properties.iter()) {
+            gone(&control.join(format!("{}.d/50-{property}.conf", self.unit())))?;
+        }
+        gone(&marker)
+    }
+
+    fn squeeze(&mut self, resource: Resource, share: f32) -> Option<Squeezed> {
+        if !self.slice.exists() {
+            return None;
+        }
+        let before = match self.before[resource as usize].take() {
+            Some(before) if !before.cpus.is_empty() || before.bytes > 0 => before,
+            // What an earlier guard has left could not be given back yet.
+            Some(Before { assignments, .. }) => Before { assignments, ..self.look(resource) },
+            None => self.look(resource),
+        };
+        let (knobs, words) = match resource {
+            Resource::Cpu => {
+                let knobs = cpu::knobs(&self.slice, &self.topology, &before.cpus, share);
+                let words = cpu::words(&knobs, &before.cpus);
+                (knobs, words)
+            }
+            Resource::Memory => {
+                let knobs = memory::knobs(before.bytes, share);
+                let words = memory::words(&knobs, before.bytes);
+                (knobs, words)
+            }
+        };
+        self.before[resource as usize] = Some(before);
+        if knobs == self.applied[resource as usize] {
+            return None;
+        }
+        // Known before it is done: a guard that comes back must know what to give back.
+        let seen = self.remember().and_then(|()| self.set(resource, &knobs));
+        self.applied[resource as usize] = if seen.is_ok() { knobs } else { Vec::new() };
+        Some(Squeezed { resource, has: Some(words), seen })
+    }
+
+    fn set(&self, resource: Resource, knobs: &[Knob]) -> Result<()> {
+        if knobs.is_empty() {
+            bail!("{}: it cannot be said which CPUs there are", self.slice.display());
+        }
+        if resource == Resource::Memory {
+            // The kernel takes memory back for whoever writes this, and that is not to be PID 1.
+            knobs.iter().try_for_each(|knob| write(&self.slice, knob))?;
+        }
+        let told = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value));
+        // What this share does not need is as it was before.
+        let before = self.before[resource as usize].iter().flat_map(|before| &before.assignments);
+        let unneeded = |word: &&String| knobs.iter().all(|knob| !word.starts_with(&format!("{}=", knob.property)));
+        self.systemctl(told.chain(before.filter(unneeded).cloned()).collect())?;
+        knobs.iter().try_for_each(|knob| match now(&self.slice, knob.file) {
+            Some(now) if now == knob.seen => Ok(()),
+            now => bail!("{}: {} is `{}`", self.slice.display(), knob.file, now.unwrap_or_default()),
+        })
+    }
+
+    fn give_back(&mut self, resource: Resource) -> Option<Squeezed> {
+        let before = self.before[resource as usize].clone()?;
+        let done = if self.slice.exists() { self.systemctl(before.assignments) } else { Ok(()) };
+        if done.is_ok() {
+            self.before[resource as usize] = None;
+            self.applied[resource as usize].clear();
+        }
+        let seen = done.and_then(|()| self.remember());
+        Some(Squeezed { resource, has: None, seen })
+    }
+
+    /// As the kernel has it; what systemd cannot be told just so is left alone.
+    fn look(&self, resource: Resource) -> Before {
+        let file = |name| now(&self.slice, name);
+        match resource {
+            Resource::Cpu => {
+                let quota = file("cpu.max").and_then(|text| match text.split_once(' ')? {
+                    ("max", _) => Some(String::new()),
+                    (time, period) => percent(time, period),
+                });
+                // What the weight is then differs between kernels.
+                let idle = file("cpu.idle").is_some_and(|idle| idle == "1");
+                let weight = file("cpu.weight").map(|weight| if idle { "idle".into() } else { weight });
+                let values = [file("cpuset.cpus"), quota, weight];
+                // Without a cpuset of its own it has its parent's, and systemd makes one for it.
+                let values = values.map(Option::unwrap_or_default);
+                let known = PROPERTIES[0].iter().zip(values);
+                let assignments = known.map(|(property, value)| format!("{property}={value}")).collect();
+                Before { assignments, cpus: self.allowed(), bytes: 0 }
+            }
+            Resource::Memory => {
+                let number = |name| file(name).and_then(|text| text.parse::<u64>().ok());
+                let high = number("memory.high").map_or("infinity".to_owned(), |bytes| bytes.to_string());
+                let bytes = number("memory.current").unwrap_or_default().max(1);
+                Before { assignments: vec![format!("MemoryHigh={high}")], cpus: Vec::new(), bytes }
+            }
+        }
+    }
+
+    /// The CPUs that batch may use: of its slice, or of the next one above that has a list.
+    fn allowed(&self) -> Vec<u32> {
+        let list = |folder: &Path| now(folder, "cpuset.cpus.effective").and_then(|text| cpus::parse(&text));
+        self.slice.ancestors().find_map(list).unwrap_or_default()
+    }
+
+    /// Below /run: waits for no disk.
+    fn remember(&self) -> Result<()> {
+        let path = self.run.join(Self::MEMORY);
+        let known = Resource::ALL.into_iter().zip(&self.before);
+        let lines = known.filter_map(|(resource, before)| {
+            Some(format!("{} {}\n", resource.name(), before.as_ref()?.assignments.join(" ")))
+        });
+        let text: String = lines.collect();
+        if text.is_empty() {
+            std::fs::write(self.run.join(Self::TIDY), "").with_context(|| format!("{}", self.run.display()))?;
+            return gone(&path);
+        }
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, text)
+            .and_then(|()| std::fs::rename(&fresh, &path))
+            .with_context(|| format!("{}", path.display()))
+    }
+
+    fn systemctl(&self, properties: Vec<String>) -> Result<()> {
+        let mut arguments = vec!["set-property", "--runtime", "--", self.unit()];
+        arguments.extend(properties.iter().map(String::as_str));
+        command::run(&self.systemctl, &arguments, self.deadline)
+            .with_context(|| format!("systemctl {}", arguments.join(" ")))
+    }
+
+    fn unit(&self) -> &str {
+        self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+    }
+}
+
+/// What is in a file of the cgroup; `None` = there is none.
+fn now(folder: &Path, file: &str) -> Option<String> {
+    std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim_end().to_owned())
+}
+
+fn write(folder: &Path, knob: &Knob) -> Result<()> {
+    let path = folder.join(knob.file);
+    // Not made where there is none: that would be a file of a folder that is no cgroup.
+    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, knob.seen.as_bytes()))
+        .with_context(|| format!("{}", path.display()))
+}
+
+/// Removes a file that may be gone already.
+fn gone(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

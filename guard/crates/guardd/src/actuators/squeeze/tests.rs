@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use policy::squeeze::Shares;
+
+/// A folder for the cgroup, and a systemctl that does what systemd does.
+struct Rig {
+    folder: tempfile::TempDir,
+    actuator: SqueezeActuator,
+}
+
+fn actuator(folder: &Path) -> SqueezeActuator {
+    let mut actuator = SqueezeActuator::new(
+        &folder.join("beer-jobs.slice"),
+        folder,
+        &folder.join("systemctl"),
+        Duration::from_secs(20),
+    );
+    actuator.topology = folder.to_owned();
+    actuator
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let folder = tempfile::tempdir().unwrap();
+        let slice = folder.path().join("beer-jobs.slice");
+        std::fs::create_dir(&slice).unwrap();
+        for (file, text) in [
+            ("cpuset.cpus", "\n"),
+            ("cpuset.cpus.effective", "0-3\n"),
+            ("cpu.max", "max 100000\n"),
+            ("cpu.weight", "100\n"),
+            ("cpu.idle", "0\n"),
+            ("memory.high", "max\n"),
+            ("memory.current", "2000000000\n"),
+        ] {
+            std::fs::write(slice.join(file), text).unwrap();
+        }
+        std::os::unix::fs::symlink(&slice, folder.path().join("slice")).unwrap();
+        let systemctl = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/systemctl");
+        std::os::unix::fs::symlink(systemctl, folder.path().join("systemctl")).unwrap();
+        Rig { actuator: actuator(folder.path()), folder }
+    }
+
+    /// What it said, and whether it worked.
+    fn make(&mut self, cpu: f32, memory: f32) -> Vec<(Option<String>, bool)> {
+        let outcomes = self.actuator.make(Shares::new([cpu, memory]));
+        outcomes.into_iter().map(|outcome| (outcome.has, outcome.seen.is_ok())).collect()
+    }
+
+    fn kernel(&self) -> String {
+        let file = |name| now(&self.folder.path().join("beer-jobs.slice"), name).unwrap_or_default();
+        ["cpuset.cpus", "cpu.max", "cpu.idle", "memory.high"].map(file).join("|")
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        std::fs::write(self.folder.path().join("beer-jobs.slice").join(file), text).unwrap();
+    }
+
+    fn there(&self, name: &str) -> bool {
+        self.folder.path().join(name).exists()
+    }
+}
+
+fn has(words: &str) -> (Option<String>, bool) {
+    (Some(words.into()), true)
+}
+
+const AS_BEFORE: &str = "|max 100000|0|max";
+
+#[test]
+fn it_gets_less_and_all_of_it_back() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.make(0.5, 1.0), [has("2 of 4 CPUs")]);
+    assert_eq!(rig.kernel(), "0-1|max 100000|1|max");
+    assert_eq!(rig.make(0.5, 1.0), [], "it is so already");
+    // What it may use now is less, and no measure of what it had.
+    rig.put("cpuset.cpus.effective", "0-1\n");
+    assert_eq!(rig.make(0.125, 0.5), [has("0.50 of 4 CPUs"), has("1.00 of 2.00 GB of memory")]);
+    assert_eq!(rig.kernel(), "0|50000 100000|1|999948288");
+    assert_eq!(rig.make(0.25, 0.5), [has("1 of 4 CPUs")]);
+    assert_eq!(rig.kernel(), "0|max 100000|1|999948288", "no quota is needed");
+    rig.put("memory.current", "900000000\n");
+    assert_eq!(rig.make(1.0, 0.25), [(None, true), has("0.50 of 2.00 GB of memory")]);
+    assert!(rig.there("squeezed") && !rig.there("squeezed-before"));
+    assert_eq!(rig.make(1.0, 1.0), [(None, true)]);
+    assert_eq!(rig.kernel(), AS_BEFORE);
+    assert!(rig.make(1.0, 1.0).is_empty() && !rig.there("squeezed") && rig.there("squeezed-before"));
+}
+
+#[test]
+fn what_somebody_else_changed_is_put_right() {
+    let mut rig = Rig::new();
+    rig.make(0.5, 0.5);
+    assert!(!rig.actuator.drifted());
+    rig.put("cpuset.cpus", "0-3\n");
+    assert!(rig.actuator.drifted());
+    assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
+    assert!(rig.kernel().starts_with("0-1|"));
+}
+
+#[test]
+fn who_comes_after_one_that_died_gives_back_what_it_left() {
+    let mut rig = Rig::new();
+    rig.put("cpu.max", "150000 100000\n");
+    rig.make(0.125, 0.5);
+    assert!(rig.kernel().contains("|50000 100000|"), "{}", rig.kernel());
+    rig.actuator = actuator(rig.folder.path());
+    assert_eq!(rig.make(1.0, 1.0), [], "it knows of nothing");
+    rig.actuator.adopt();
+    assert_eq!(rig.make(1.0, 1.0), [(None, true), (None, true)]);
+    assert_eq!(rig.kernel(), "|150000 100000|0|max");
+}
+
+#[test]
+fn a_site_s_own_idle_stays_so() {
+    let mut rig = Rig::new();
+    rig.put("cpu.idle", "1\n");
+    rig.put("cpu.weight", "1\n");
+    rig.make(0.5, 1.0);
+    rig.put("cpu.idle", "0\n");
+    rig.make(1.0, 1.0);
+    assert_eq!(rig.kernel(), "|max 100000|1|max");
+}
+
+#[test]
+fn only_our_properties_are_given_back_whatever_the_file_says() {
+    let mut rig = Rig::new();
+    std::fs::write(rig.folder.path().join("squeezed"), "cpu ExecStart=/x MemoryHigh=1\nmoon X=1\n\nmemory\n").unwrap();
+    rig.actuator.adopt();
+    assert_eq!(rig.make(1.0, 1.0), []);
+}
+
+#[test]
+fn a_failure_is_tried_again_and_a_slice_that_is_gone_has_nothing_to_give_back() {
+    let mut rig = Rig::new();
+    std::fs::write(rig.folder.path().join("slow"), "").unwrap();
+    assert!(!rig.make(0.5, 1.0)[0].1 && rig.there("squeezed"));
+    std::fs::remove_file(rig.folder.path().join("slow")).unwrap();
+    assert_eq!(rig.make(0.5, 1.0), [has("2 of 4 CPUs")]);
+    std::fs::remove_dir_all(rig.folder.path().join("beer-jobs.slice")).unwrap();
+    assert_eq!(rig.make(0.25, 1.0), []);
+    assert_eq!(rig.make(1.0, 1.0), [(None, true)]);
+}
+
+#[test]
+fn systemd_s_files_are_tidied_up_when_all_is_given_back() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().join("control/beer-jobs.slice.d");
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str| folder.join(name);
+    let put = || ["50-AllowedCPUs.conf", "50-MemoryMax.conf"].map(|name| std::fs::write(file(name), "").unwrap());
+    put();
+    rig.make(0.5, 1.0);
+    let control = rig.folder.path().join("control");
+    rig.actuator.tidy(&control).unwrap();
+    assert!(file("50-AllowedCPUs.conf").exists(), "it is in force");
+    rig.make(1.0, 1.0);
+    rig.actuator.tidy(&control).unwrap();
+    assert_eq!((file("50-AllowedCPUs.conf").exists(), file("50-MemoryMax.conf").exists()), (false, true));
+    put();
+    rig.actuator.tidy(&control).unwrap();
+    assert!(file("50-AllowedCPUs.conf").exists(), "somebody else's: ours are gone");
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Records of what batch as a whole has.
+
+use intf::journal::Outcome;
+
+use super::Reporter;
+use crate::actuators::squeeze::Squeezed;
+
+impl Reporter {
+    /// One record for each resource.
+    pub(super) fn squeezed(&mut self, squeezed: &Squeezed, decided_ns: u64, ended_ns: u64) {
+        let cause = if squeezed.has.is_some() { "storage_short" } else { "squeeze_lifted" };
+        let mut record = self.own_record("squeeze", cause, decided_ns);
+        record.duration_ns = ended_ns.saturating_sub(decided_ns);
+        record.detail = match &squeezed.has {
+            Some(words) => words.clone(),
+            None => format!("all of its {} again", squeezed.resource.name()),
+        };
+        if let Err(error) = &squeezed.seen {
+            (record.outcome, record.detail) = (Outcome::Failed, format!("{error:#}"));
+            self.log.warning(&record.detail);
+        }
+        self.write(record);
+    }
+}

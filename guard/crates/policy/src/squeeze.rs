@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How much CPU and memory batch as a whole may have: half of it each time that storage is short of it for batch's sake, a step
+//! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back.
+
+/// What batch can have less of as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Cores, and shares of one.
+    Cpu,
+    /// Memory.
+    Memory,
+}
+
+impl Resource {
+    /// All of them; the index is its place everywhere.
+    pub const ALL: [Resource; 2] = [Resource::Cpu, Resource::Memory];
+
+    /// Its name, as in the journal and in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Resource::Cpu => "cpu",
+            Resource::Memory => "memory",
+        }
+    }
+}
+
+/// What batch may have of each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares([f32; Resource::ALL.len()]);
+
+impl Default for Shares {
+    fn default() -> Shares {
+        Shares([1.0; Resource::ALL.len()])
+    }
+}
+
+impl Shares {
+    /// By resource; 1 = all.
+    pub fn new(shares: [f32; Resource::ALL.len()]) -> Shares {
+        Shares(shares)
+    }
+
+    /// Above 0, 1 = all.
+    pub fn of(&self, resource: Resource) -> f32 {
+        self.0[resource as usize]
+    }
+
+    /// Those of which it may not have all.
+    pub fn less(&self) -> impl Iterator<Item = (Resource, f32)> + '_ {
+        Resource::ALL.into_iter().map(|resource| (resource, self.of(resource))).filter(|(_, share)| *share < 1.0)
+    }
+}
+
+/// Batch is never left with less than this share: jobs that get nothing for ever may as well leave.
+const LEAST: f32 = 0.05;
+/// What it gets back at a time.
+const STEP: f32 = 0.1;
+/// Pressure is an average over ten seconds: so long it takes until a change shows.
+const SETTLE_NS: u64 = 10_000_000_000;
+/// Less than this share of what it was is down.
+const DOWN: f64 = 0.9;
+/// A pause is doubled so many times at most.
+const DOUBLINGS: u32 = 6;
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Batch gets less.
+    Less,
+    /// It gets all of it: less was of no use.
+    InVain,
+    /// It gets all of it: storage has enough.
+    Over,
+}
+
+/// The share of one resource.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Squeeze {
+    share: f32,
+    changed_ns: u64,
+    /// What was measured before batch got less.
+    before: f64,
+    /// Since when storage has had enough.
+    enough_ns: Option<u64>,
+    /// Batch gets no less before that, and how many pauses there were.
+    until_ns: u64,
+    pauses: u32,
+}
+
+impl Default for Squeeze {
+    fn default() -> Squeeze {
+        Squeeze { share: 1.0, changed_ns: 0, before: 0.0, enough_ns: None, until_ns: 0, pauses: 0 }
+    }
+}
+
+impl Squeeze {
+    /// What batch may have of it; above 0, 1 = all.
+    pub fn share(&self) -> f32 {
+        self.share
+    }
+
+    /// Storage is short of it: this was measured. After a squeeze in vain there is none for `backoff_ns`, after two for twice as long.
+    pub fn short(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
+        self.enough_ns = None;
+        let all = self.share >= 1.0;
+        if now_ns < self.until_ns || (!all && now_ns.saturating_sub(self.changed_ns) < SETTLE_NS) {
+            return None;
+        }
+        if all {
+            self.before = value;
+        }
+        if self.share > LEAST {
+            (self.share, self.changed_ns) = ((self.share / 2.0).max(LEAST), now_ns);
+            return Some(Change::Less);
+        }
+        if value <= DOWN * self.before {
+            return None;
+        }
+        let until_ns = now_ns.saturating_add(backoff_ns << self.pauses.min(DOUBLINGS));
+        *self = Squeeze { until_ns, pauses: self.pauses + 1, ..Squeeze::default() };
+        Some(Change::InVain)
+    }
+
+    /// Storage has enough of it.
+    pub fn enough(&mut self, backoff_ns: u64, now_ns: u64) -> Option<Change> {
+        let since_ns = *self.enough_ns.get_or_insert(now_ns);
+        if self.share >= 1.0 {
+            // Only after so long what was in vain is another story.
+            if now_ns.saturating_sub(since_ns) >= backoff_ns << self.pauses.min(DOUBLINGS) {
+                self.pauses = 0;
+            }
+            return None;
+        }
+        if now_ns.saturating_sub(since_ns.max(self.changed_ns)) < SETTLE_NS {
+            return None;
+        }
+        (self.share, self.changed_ns) = (self.share + STEP, now_ns);
+        if self.share < 1.0 {
+            return None;
+        }
+        self.share = 1.0;
+        Some(Change::Over)
+    }
+
+    /// There is nobody to have it.
+    pub fn end(&mut self) -> Option<Change> {
+        let squeezed = self.share < 1.0;
+        self.share = 1.0;
+        squeezed.then_some(Change::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Short of it for so many seconds, at this value; what happened, and when.
+    fn short(squeeze: &mut Squeeze, value: f64, from: u64, seconds: u64) -> Vec<(u64, Change)> {
+        (from..from + seconds).filter_map(|s| Some((s, squeeze.short(value, 60 * S, s * S)?))).collect()
+    }
+
+    fn enough(squeeze: &mut Squeeze, from: u64, seconds: u64) -> Vec<(u64, Change)> {
+        (from..from + seconds).filter_map(|s| Some((s, squeeze.enough(60 * S, s * S)?))).collect()
+    }
+
+    #[test]
+    fn half_of_it_as_soon_as_a_change_can_show_and_then_bit_by_bit_all() {
+        let mut squeeze = Squeeze::default();
+        assert_eq!(short(&mut squeeze, 0.5, 100, 25), [100, 110, 120].map(|s| (s, Change::Less)));
+        assert_eq!(squeeze.share(), 0.125);
+        assert_eq!(enough(&mut squeeze, 125, 10), []);
+        assert_eq!(squeeze.share(), 0.125, "it has not been enough for long");
+        assert_eq!(enough(&mut squeeze, 135, 200), [(215, Change::Over)], "nine steps");
+        assert_eq!(squeeze.share(), 1.0);
+    }
+
+    #[test]
+    fn who_gets_less_in_vain_gets_all_back_and_is_left_alone_for_longer_and_longer() {
+        let mut squeeze = Squeeze::default();
+        let changes = short(&mut squeeze, 0.5, 100, 51);
+        assert_eq!((changes.len(), changes.last()), (6, Some(&(150, Change::InVain))));
+        assert_eq!(squeeze.share(), 1.0);
+        assert_eq!(short(&mut squeeze, 0.5, 151, 60).first(), Some(&(210, Change::Less)));
+        assert_eq!(short(&mut squeeze, 0.5, 211, 60).last(), Some(&(260, Change::InVain)));
+        assert_eq!(short(&mut squeeze, 0.5, 271, 120).first(), Some(&(380, Change::Less)), "twice as long");
+        assert_eq!(squeeze.end(), Some(Change::Over));
+        enough(&mut squeeze, 500, 300);
+        assert_eq!(squeeze.pauses, 0, "another story");
+    }
+
+    #[test]
+    fn what_helps_a_little_stays_so_and_something_is_always_left() {
+        let mut squeeze = Squeeze::default();
+        short(&mut squeeze, 0.5, 100, 1);
+        assert_eq!(short(&mut squeeze, 0.4, 101, 300).iter().filter(|(_, change)| *change != Change::Less).count(), 0);
+        assert_eq!(squeeze.share(), LEAST);
+        assert_eq!((squeeze.end(), squeeze.end()), (Some(Change::Over), None));
+    }
+}

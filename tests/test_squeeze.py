@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batch as a whole gets less CPU and memory while storage is short of it, and all of it back, whatever becomes of the
+guard.
+
+What storage is short of is said by a signal of the site's own, so that the test is the one who says it. Innocent: the
+job, which runs on with less and is never frozen.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from beerbench.batch import RUNNING, Batch
+from beerbench.guard import JOBS, Guard
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from test_site_signal import set_value
+
+SCRIPT = r"""#!/bin/sh
+read value < /run/site-value
+echo "{\"cpu\": $value, \"memory\": $value}"
+"""
+CONFIG = """
+[[exec]]
+name = "site"
+command = ["/usr/local/bin/site-signal"]
+interval = "2s"
+timeout = "2s"
+metrics = ["cpu", "memory"]
+
+[[gauge]]
+name = "site-cpu"
+source = "exec.site.cpu"
+above = 10
+for = "0s"
+dwell = "5s"
+grace = "30s"
+then = "throttle-cpu"
+
+[[gauge]]
+name = "site-memory"
+source = "exec.site.memory"
+above = 10
+for = "0s"
+dwell = "5s"
+grace = "30s"
+then = "throttle-memory"
+"""
+FLOOR = 0.05  # of what it had: policy/src/squeeze.rs
+LOOKED = 8.0
+DROP_INS = "/run/systemd/system.control/beer-jobs.slice.d"
+
+
+def knobs(node: Machine) -> tuple[str, ...]:
+    """What a guard may change of the slice."""
+    text = node.execute(
+        f"cd {JOBS} && cat cpu.max cpu.weight cpu.idle memory.high; echo :$(cat cpuset.cpus 2>/dev/null)"
+    ).stdout
+    return tuple(text.split("\n"))
+
+
+def cpus_used(node: Machine) -> float:
+    """Of all jobs together, over some seconds of the node's time."""
+    look = f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat; cut -d' ' -f1 /proc/uptime"
+    first = [float(word) for word in node.execute(look).stdout.split()]
+    time.sleep(LOOKED)
+    last = [float(word) for word in node.execute(look).stdout.split()]
+    return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
+
+
+def test_batch_as_a_whole_gets_less_and_all_of_it_back(
+    node: Machine, batch: Batch, guard: Guard, tmp_path: Path
+) -> None:
+    set_value(node, "1")
+    script = tmp_path / "site-signal"
+    script.write_text(SCRIPT)
+    node.copy_to(script, "/usr/local/bin/site-signal")
+    node.execute(f"chmod 755 /usr/local/bin/site-signal && cat >> /etc/beer/guard.toml <<'END'\n{CONFIG}\nEND")
+    node.execute("systemctl start beer-exec@site && systemctl restart beer-guard", timeout=120)
+    guard.wait_for_state("open", timeout=180)
+    job = batch.submit("burn --seconds 900 --on-signal 1")
+    batch.signal(batch.wait_until_ready(job, timeout=240))
+    before = knobs(node)
+    free = cpus_used(node)
+
+    set_value(node, "20")
+    wait_until(lambda: guard.metric("beer_batch_allowed_ratio") < 2, 60, "less of it", explain=guard.why)
+    # It helps a little, so it is not in vain.
+    set_value(node, "12")
+
+    def least() -> bool:
+        return guard.metric("beer_batch_allowed_ratio") <= 2 * FLOOR + 1e-6
+
+    wait_until(least, 120, "the least of both", explain=guard.why)
+
+    def quota() -> bool:
+        return node.execute(f"cat {JOBS}/cpu.max").stdout.startswith("5000 ")
+
+    wait_until(quota, 60, "5 % of the one CPU")
+    squeezed = cpus_used(node)
+    print(f"CPUs used by batch: {free:.2f} free, {squeezed:.3f} with the least")
+    assert squeezed < 2 * FLOOR, "a quota of a twentieth of a CPU"
+    assert free > 4 * squeezed
+    now = knobs(node)
+    assert now[2] == "1", "idle: whoever else is there goes first"
+    assert now[3] != "max"
+    assert set(guard.status()["squeezed"]) == {"cpu", "memory"}
+    assert not guard.frozen()
+    assert "Batch as a whole has 0.05 of 1 CPUs because storage was short of it" in guard.why()
+
+    drifts = guard.metric("beer_limit_drifts_total", absent=0)
+    node.execute(f"echo max > {JOBS}/cpu.max")
+    wait_until(quota, 60, "somebody's change is undone")
+    assert guard.metric("beer_limit_drifts_total") > drifts
+
+    # The guard dies in the middle of it.
+    set_value(node, "1")
+    node.execute("systemctl kill -s KILL beer-guard")
+    guard.wait_for_state("open", timeout=180)
+    as_before = f"all is as it was before: {before}"
+    wait_until(lambda: knobs(node) == before, 120, as_before, explain=lambda: str(knobs(node)))
+    assert guard.metric("beer_batch_allowed_ratio") == 2
+    tidy = f"ls {DROP_INS} 2>/dev/null | grep -E 'AllowedCPUs|CPUQuota|CPUWeight|MemoryHigh' || true"
+    wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
+    assert cpus_used(node) > 4 * squeezed
+    assert job.status == RUNNING
