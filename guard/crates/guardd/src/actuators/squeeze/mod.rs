@@ -188,14 +188,27 @@ impl SqueezeActuator {
     }
 
     fn give_back(&mut self, resource: Resource) -> Option<Squeezed> {
-        let before = self.before[resource as usize].clone()?;
-        let done = if self.slice.exists() { self.systemctl(before.assignments) } else { Ok(()) };
+        let Before { assignments, .. } = self.before[resource as usize].clone()?;
+        let done = if self.slice.exists() {
+            self.systemctl(assignments.clone()).and_then(|()| self.forget_cpus(&assignments))
+        } else {
+            Ok(())
+        };
         if done.is_ok() {
             self.before[resource as usize] = None;
             self.applied[resource as usize].clear();
         }
         let seen = done.and_then(|()| self.remember());
         Some(Squeezed { resource, has: None, seen })
+    }
+
+    /// systemd leaves the list of CPUs as it is when the slice is to have none of its own (seen with 257).
+    fn forget_cpus(&self, assignments: &[String]) -> Result<()> {
+        let none = assignments.iter().any(|assignment| assignment == "AllowedCPUs=");
+        match now(&self.slice, "cpuset.cpus").filter(|list| none && !list.is_empty()) {
+            Some(_) => write(&self.slice, &Knob::new("AllowedCPUs", "", "cpuset.cpus", "\n")),
+            None => Ok(()),
+        }
     }
 
     /// As the kernel has it; what systemd cannot be told just so is left alone.
