@@ -290,7 +290,7 @@ mod tests {
     use std::path::Path;
 
     fn limit() -> Limit {
-        Limit { scope: "container".into(), device: (8, 16), requests: 40, bytes: 1 << 20 }
+        Limit { scope: "container".into(), device: (8, 16), requests: 40, bytes: 1 << 20, reads: 50 }
     }
 
     fn worker(folder: &Path) -> (Worker, Receiver<Message>) {

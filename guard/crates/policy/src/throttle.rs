@@ -2,6 +2,9 @@
 //! How much of a disk those get who made it slow: little at first, more while it is calm (additive increase), half of it when
 //! it is not (multiplicative decrease), as TCP shares a link (Chiu and Jain, "Analysis of the increase and decrease algorithms
 //! for congestion avoidance", 1989). The unit is what they did there when they made it slow, so that it fits any disk.
+//!
+//! Where it became slow is remembered, and near that share they get more only after longer and longer calm, as CUBIC stays below
+//! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests.
 
 use crate::jobs::JobSet;
 
@@ -10,6 +13,13 @@ pub const DISKS: usize = 4;
 
 /// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave.
 const LEAST: f32 = 0.25;
+
+/// Above this part of the share that was too much before more is given with care.
+const NEAR: f32 = 0.75;
+
+/// There it takes so many dwell times for the next step, and after each further time that it was too much twice as long, so often.
+const CAREFUL: u64 = 4;
+const DOUBLINGS: u32 = 4;
 
 /// Batch is limited on one disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +36,10 @@ pub struct Throttle {
     cut_ns: Option<u64>,
     /// How often a cut did not help, without a calm minute in between.
     in_vain: u32,
+    /// The share that was too much; infinite = it is not known.
+    too_much: f32,
+    /// How often it was, without more having been borne in between.
+    times: u32,
 }
 
 /// What a cut is worth.
@@ -82,8 +96,16 @@ impl Throttles {
         let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
         let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
         if let Some(place) = room {
-            *place =
-                Some(Throttle { filesystem, jobs, share: step, changed_ns: now_ns, cut_ns: Some(now_ns), in_vain: 0 });
+            *place = Some(Throttle {
+                filesystem,
+                jobs,
+                share: step,
+                changed_ns: now_ns,
+                cut_ns: Some(now_ns),
+                in_vain: 0,
+                too_much: f32::INFINITY,
+                times: 0,
+            });
         }
     }
 
@@ -121,8 +143,12 @@ impl Throttles {
             if calm_ns >= MINUTE_NS {
                 throttle.in_vain = 0;
             }
-            if calm_ns < dwell_ns || now_ns.saturating_sub(throttle.changed_ns) < dwell_ns {
+            let wait_ns = throttle.wait_ns(step, dwell_ns);
+            if calm_ns < dwell_ns || now_ns.saturating_sub(throttle.changed_ns) < wait_ns {
                 continue;
+            }
+            if throttle.share >= throttle.too_much {
+                (throttle.too_much, throttle.times) = (f32::INFINITY, 0);
             }
             throttle.share += step;
             throttle.changed_ns = now_ns;
@@ -198,7 +224,18 @@ impl Throttle {
         self.jobs.and(jobs) == *jobs
     }
 
+    /// How long their share is left alone before it grows.
+    fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
+        match self.share + step > NEAR * self.too_much {
+            true => (CAREFUL * dwell_ns) << self.times.saturating_sub(1).min(DOUBLINGS),
+            false => dwell_ns,
+        }
+    }
+
     fn halve(&mut self, least: f32, now_ns: u64) {
+        if self.cut_ns.is_none() {
+            (self.too_much, self.times) = (self.share, self.times + 1);
+        }
         self.share = (self.share / 2.0).max(least);
         self.changed_ns = now_ns;
         self.cut_ns = Some(now_ns);
@@ -260,6 +297,48 @@ mod tests {
         assert_eq!(throttles.cut(3, STEP, S, 23 * S), Cut::Now);
         throttles.ease(MINUTE_NS, STEP, 2 * S, 90 * S);
         assert_eq!(throttles.in_vain(3), 0);
+    }
+
+    /// Eases them once a second until their share is this, or for so long; how long it took.
+    fn until(throttles: &mut Throttles, wanted: f32, from: u64, seconds: u64) -> Option<u64> {
+        (1..=seconds).find(|second| {
+            throttles.ease(20 * S, STEP, 2 * S, (from + second) * S);
+            share(throttles) >= wanted - 1e-3
+        })
+    }
+
+    #[test]
+    fn where_it_was_too_much_they_come_back_with_care_and_each_time_with_more() {
+        let mut throttles = limited();
+        assert_eq!(
+            until(&mut throttles, 0.4, 10, 60),
+            Some(5),
+            "a step at once and each dwell time: nobody knows better"
+        );
+        throttles.cut(3, STEP, S, 20 * S);
+        throttles.run(22 * S);
+        assert_eq!(until(&mut throttles, 0.3, 22, 60), Some(2), "far from it as ever");
+        assert_eq!(until(&mut throttles, 0.4, 24, 60), Some(8), "four dwell times");
+        throttles.cut(3, STEP, S, 40 * S);
+        throttles.run(42 * S);
+        assert_eq!(until(&mut throttles, 0.4, 42, 60), Some(2 + 16), "and eight");
+        // Borne there for as long: what is above is as if new.
+        assert_eq!(until(&mut throttles, 0.5, 60, 60), Some(16));
+        assert_eq!(until(&mut throttles, 0.7, 76, 60), Some(4));
+        throttles.cut(3, STEP, S, 90 * S);
+        throttles.run(92 * S);
+        assert_eq!(until(&mut throttles, 0.45, 92, 60), Some(2));
+    }
+
+    #[test]
+    fn two_cuts_of_one_freeze_are_one_that_was_too_much() {
+        let mut throttles = limited();
+        until(&mut throttles, 0.8, 10, 60);
+        throttles.cut(3, STEP, S, 60 * S);
+        throttles.halve(3, STEP, 60 * S);
+        throttles.run(62 * S);
+        assert!((share(&throttles) - 0.2).abs() < 1e-3);
+        assert_eq!(until(&mut throttles, 0.6, 62, 60), Some(8), "0.4 was never too much");
     }
 
     #[test]

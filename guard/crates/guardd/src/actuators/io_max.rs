@@ -14,7 +14,7 @@ use kernfs::io_max::IoMax;
 
 use crate::command;
 
-/// What one job may do to one disk: of reads, and as much of writes.
+/// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Its cgroup below beer-jobs.slice.
@@ -25,12 +25,21 @@ pub struct Limit {
     pub requests: u64,
     /// Per second.
     pub bytes: u64,
+    /// How much of both is for reads, in percent: as it was when the limit began, and some for whoever does otherwise now.
+    pub reads: u64,
 }
 
 impl Limit {
     fn in_kernel(&self) -> IoMax {
-        let Limit { device, requests, bytes, .. } = *self;
-        IoMax { device, read_bytes: bytes, write_bytes: bytes, reads: requests, writes: requests }
+        let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(1);
+        let writes = 100u64.saturating_sub(self.reads);
+        IoMax {
+            device: self.device,
+            read_bytes: part(self.bytes, self.reads),
+            write_bytes: part(self.bytes, writes),
+            reads: part(self.requests, self.reads),
+            writes: part(self.requests, writes),
+        }
     }
 }
 
@@ -274,7 +283,8 @@ fn number(device: &str) -> Option<(u32, u32)> {
 fn assignments(limits: &[Limit]) -> Vec<String> {
     let of = |limit: &Limit| {
         let (major, minor) = limit.device;
-        let values = [limit.requests, limit.requests, limit.bytes, limit.bytes];
+        let so = limit.in_kernel();
+        let values = [so.reads, so.writes, so.read_bytes, so.write_bytes];
         let one = |(name, value): (&str, u64)| format!("{name}=/dev/block/{major}:{minor} {value}");
         PROPERTIES.into_iter().zip(values).map(one).collect::<Vec<_>>()
     };
@@ -350,7 +360,7 @@ mod tests {
     }
 
     fn limit(scope: &str, requests: u64) -> Limit {
-        Limit { scope: scope.into(), device: DISK, requests, bytes: 2_000_000 }
+        Limit { scope: scope.into(), device: DISK, requests, bytes: 2_000_000, reads: 25 }
     }
 
     fn said(outcomes: &[Outcome]) -> Vec<(&str, Option<u64>, bool)> {
@@ -363,7 +373,8 @@ mod tests {
         }
     }
 
-    const SET: &str = "254:16 rbps=2000000 wbps=2000000 riops=40 wiops=40\n";
+    /// 40 requests/s and 2 MB/s, a quarter of them for reads.
+    const SET: &str = "254:16 rbps=500000 wbps=1500000 riops=10 wiops=30\n";
 
     #[test]
     fn limits_are_set_changed_and_lifted_and_what_is_so_is_left_alone() {
@@ -402,7 +413,7 @@ mod tests {
         rig.actuator.deadline = Duration::from_millis(50);
         let outcomes = rig.actuator.make_all(&[limit("a.scope", 40), limit("b.scope", 40)]);
         assert_eq!(said(&outcomes), [("a.scope", Some(40), true), ("b.scope", Some(40), true)]);
-        assert!(rig.in_kernel("b.scope").contains("riops=40"));
+        assert!(rig.in_kernel("b.scope").contains("riops=10"));
         let outcomes = rig.actuator.make_all(&[limit("a.scope", 40)]);
         assert_eq!(said(&outcomes), [("b.scope", None, false)], "systemd has to know it too");
         assert!(rig.in_kernel("b.scope").contains("riops=max") && rig.actuator.knows("b.scope"));
@@ -454,7 +465,7 @@ mod tests {
         assert_eq!(said(&rig.actuator.make_all(&[limit("a.scope", 40)])), [("a.scope", Some(40), true)]);
         assert_eq!(rig.in_kernel("a.scope"), SET.trim_end(), "and nothing on the other disk");
         assert_eq!(said(&rig.actuator.make_all(&[])), [("a.scope", None, true)]);
-        assert!(!rig.in_kernel("a.scope").contains("riops=40"));
+        assert!(!rig.in_kernel("a.scope").contains("riops=10"));
     }
 
     #[test]

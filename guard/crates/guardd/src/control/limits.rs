@@ -12,7 +12,10 @@ use crate::signals::{Board, Rate};
 
 /// Nobody gets less than this of a disk per second, in requests and in bytes: one large request is to be through in a moment,
 /// because a task that waits for it does not freeze.
-const LEAST: Rate = Rate { requests: 8.0, bytes: 1_048_576.0 };
+const LEAST: Rate = Rate { requests: 8.0, bytes: 1_048_576.0, reads: 0.0 };
+
+/// Percent of a limit that is left for the direction in which little or nothing was done when it began.
+const OTHER_WAY: f32 = 25.0;
 
 /// What one job, or batch in the storage daemons, did to one disk when it became slow.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +118,8 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
         let now = || pace?.jobs.iter().find(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
         let Some(rate) = base(bases, throttle.filesystem, Some(job.number), now) else { continue };
         let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
-        limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes });
+        let reads = (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64;
+        limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads });
     }
 }
 
@@ -201,7 +205,7 @@ mod tests {
         }
 
         fn goes(&mut self, job: &str, requests: f32) {
-            let rate = Rate { requests, bytes: requests * 65536.0 };
+            let rate = Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
             self.board.pace[0].jobs = vec![(self.place(job) as u16, rate)];
         }
 
@@ -227,6 +231,7 @@ mod tests {
         assert_eq!(rig.follow(), Some(true), "somebody gets less");
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 400, 26_214_400)]);
         assert_eq!(rig.limits.jobs()[0].device, DISK, "the whole disk, not the partition");
+        assert_eq!(rig.limits.jobs()[0].reads, 75, "it only read; the rest is for its writes");
         // What it does under the limit changes nothing.
         rig.goes("a.scope", 400.0);
         rig.throttles.ease(10, STEP, 1, 10);
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn what_goes_through_the_daemons_is_limited_there() {
         let mut rig = Rig::new();
-        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8 };
+        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
         rig.begin(&[]);
         assert_eq!(rig.follow(), None, "no job has a limit");
         let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
@@ -273,11 +278,11 @@ mod tests {
             "more is nothing to talk about"
         );
         let mut rig = Rig::new();
-        rig.board.pace[0].daemon = Rate { requests: 3.0, bytes: 2e5 };
+        rig.board.pace[0].daemon = Rate { requests: 3.0, bytes: 2e5, reads: 0.0 };
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
-        rig.board.pace[0].daemon = Rate { requests: 900.0, bytes: 9e7 };
+        rig.board.pace[0].daemon = Rate { requests: 900.0, bytes: 9e7, reads: 0.0 };
         rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "nobody is slow because of it");
@@ -288,7 +293,7 @@ mod tests {
 
     #[test]
     fn two_filesystems_on_one_disk_give_one_limit() {
-        let limit = |device, requests, bytes| Limit { scope: "a.scope".into(), device, requests, bytes };
+        let limit = |device, requests, bytes| Limit { scope: "a.scope".into(), device, requests, bytes, reads: 50 };
         let found = strictest(vec![limit((8, 16), 40, 9), limit((8, 0), 1, 1), limit((8, 16), 50, 5)]);
         assert_eq!(found, [limit((8, 16), 40, 5), limit((8, 0), 1, 1)]);
     }

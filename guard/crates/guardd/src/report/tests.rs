@@ -201,7 +201,8 @@ fn a_refused_journal_is_counted_and_the_rest_goes_on() {
 #[test]
 fn limits_are_told_in_numbers_and_what_failed_with_its_reason() {
     use crate::actuators::io_max::{Limit, Outcome as Made};
-    let limit = |scope: &str| Limit { scope: scope.into(), device: (4095, 7), requests: 40, bytes: 2_500_000 };
+    let limit =
+        |scope: &str| Limit { scope: scope.into(), device: (4095, 7), requests: 40, bytes: 2_500_000, reads: 50 };
     let made = |scope: &str, limits, seen| Made { scope: scope.into(), limits, seen };
     let limited = |outcomes| Message::Limited(crate::worker::Limited { decided_ns: 1, ended_ns: 5_000_001, outcomes });
     let allowance = intf::shaping::Allowance { device: (4095, 8), bytes: 1_000_000, operations: 9 };

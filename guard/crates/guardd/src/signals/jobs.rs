@@ -25,6 +25,9 @@ struct Meter {
     requests: u64,
     bytes: u64,
     recent: [(f32, f32); 2],
+    /// Requests that were reads, and how many of them belong to `recent`.
+    reads: u64,
+    recent_reads: [f32; 2],
 }
 
 impl Meter {
@@ -38,6 +41,25 @@ impl Meter {
         (self.requests, self.bytes) = (requests, bytes);
     }
 
+    /// Of a job: the daemons' limit is one for both directions.
+    fn pass_all(&mut self, done: &DeviceIo) {
+        self.recent_reads = [done.reads.saturating_sub(self.reads) as f32, self.recent_reads[0]];
+        self.reads = done.reads;
+        self.pass(done.reads + done.writes, done.read_bytes + done.write_bytes);
+    }
+
+    /// Nothing since.
+    fn pass_nothing(&mut self) {
+        self.recent_reads = [0.0, self.recent_reads[0]];
+        self.pass(self.requests, self.bytes);
+    }
+
+    /// What was done until now does not count.
+    fn base(&mut self, done: &DeviceIo) {
+        (self.requests, self.bytes) = (done.reads + done.writes, done.read_bytes + done.write_bytes);
+        self.reads = done.reads;
+    }
+
     /// Requests and bytes of two spells: in the last one alone a freeze that began a moment ago hides what led to it.
     fn lately(&self) -> (f32, f32) {
         let [last, before] = self.recent;
@@ -49,9 +71,11 @@ impl Meter {
         let mut rate = Rate::default();
         for (done, seconds) in self.recent.iter().zip(seconds) {
             let seconds = seconds.max(SPELL_MIN);
-            rate = Rate { requests: rate.requests.max(done.0 / seconds), bytes: rate.bytes.max(done.1 / seconds) };
+            rate.requests = rate.requests.max(done.0 / seconds);
+            rate.bytes = rate.bytes.max(done.1 / seconds);
         }
-        rate
+        let reads = self.recent_reads[0] + self.recent_reads[1];
+        Rate { reads: reads / self.lately().0.max(1.0), ..rate }
     }
 }
 
@@ -150,9 +174,9 @@ impl Jobs {
                 let mut meters = vec![Meter::default(); board.disks.len()];
                 if !self.known {
                     // It may be old: what it has done is the base.
-                    each(&mut io, &board.disks, |filesystem, requests, bytes| {
+                    each(&mut io, &board.disks, |filesystem, done| {
                         if let Some(meter) = meters.get_mut(filesystem) {
-                            (meter.requests, meter.bytes) = (requests, bytes);
+                            meter.base(done);
                         }
                     });
                 }
@@ -174,9 +198,9 @@ impl Jobs {
     fn whole(&mut self, now_ns: u64, board: &mut Board) -> Next {
         let mut next = Next::Nothing;
         let mut seen = [(0u64, 0u64); FILESYSTEMS];
-        self.fault = each(&mut self.slice, &board.disks, |filesystem, requests, bytes| {
+        self.fault = each(&mut self.slice, &board.disks, |filesystem, done| {
             if let Some(seen) = seen.get_mut(filesystem) {
-                *seen = (requests, bytes);
+                *seen = (done.reads + done.writes, done.read_bytes + done.write_bytes);
             }
         });
         if self.fault.is_some() {
@@ -227,24 +251,24 @@ impl Jobs {
         for row in self.rows.iter_mut().flatten() {
             if next == Next::Nothing {
                 let over = row.meters.iter_mut().zip(spells).filter(|(_, spell)| spell.over);
-                over.for_each(|(meter, _)| meter.pass(meter.requests, meter.bytes));
+                over.for_each(|(meter, _)| meter.pass_nothing());
                 continue;
             }
             let mut seen = 0u128;
             let meters = &mut row.meters;
-            each(&mut row.io, disks, |filesystem, requests, bytes| {
+            each(&mut row.io, disks, |filesystem, done| {
                 seen |= 1u128.checked_shl(filesystem as u32).unwrap_or(0);
                 let Some(meter) = meters.get_mut(filesystem) else { return };
                 if next == Next::Base {
-                    (meter.requests, meter.bytes) = (requests, bytes);
+                    meter.base(done);
                 } else if spells.get(filesystem).is_some_and(|spell| spell.over) {
-                    meter.pass(requests, bytes);
+                    meter.pass_all(done);
                 }
             });
             // A device without a line has had no work of this job.
             for (filesystem, (meter, spell)) in row.meters.iter_mut().zip(spells).enumerate() {
                 if spell.over && (seen >> filesystem.min(127)) & 1 == 0 {
-                    meter.pass(meter.requests, meter.bytes);
+                    meter.pass_nothing();
                 }
             }
         }
@@ -291,15 +315,15 @@ impl Jobs {
     }
 }
 
-/// Requests and bytes of each filesystem whose disk has a line; two may lie on one disk. Returns the fault.
-fn each(io: &mut IoStat, disks: &[(u32, u32)], mut visit: impl FnMut(usize, u64, u64)) -> Option<String> {
+/// What was done on the disk of each filesystem that has a line; two may lie on one disk. Returns the fault.
+fn each(io: &mut IoStat, disks: &[(u32, u32)], mut visit: impl FnMut(usize, &DeviceIo)) -> Option<String> {
     let devices: &[DeviceIo] = match io.read() {
         Ok(devices) => devices.unwrap_or_default(),
         Err(error) => return Some(error.to_string()),
     };
     for io in devices {
         for (filesystem, _) in disks.iter().enumerate().filter(|(_, disk)| **disk == io.device) {
-            visit(filesystem, io.reads + io.writes, io.read_bytes + io.write_bytes);
+            visit(filesystem, io);
         }
     }
     None

@@ -153,6 +153,8 @@ pub struct Rate {
     pub requests: f32,
     /// Bytes per second.
     pub bytes: f32,
+    /// Share of the requests that are reads, where it is known; else 0.
+    pub reads: f32,
 }
 
 /// How fast batch goes on the disk of one filesystem.
