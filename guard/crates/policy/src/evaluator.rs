@@ -5,8 +5,8 @@ mod pool;
 mod slack;
 
 use crate::detector::Depths;
-use crate::event::Names;
-use crate::objective::{Objective, SignalState, Verdict};
+use crate::event::{Measure, Names};
+use crate::objective::{Level, Objective, SignalState, Verdict};
 use intf::segment::{Class, Filesystem, InFlight, SeriesDelta, Visitor};
 use pool::Pool;
 
@@ -60,6 +60,10 @@ pub struct Evaluator {
     turn: usize,
 }
 
+/// Share of the evidence for the next level. Healthy requests come to it once in some thousand at most (exp(-h)).
+const SUSPENSE: f64 = 0.5;
+/// From one tick to the next then. Half of that would find no step much sooner, and more that is none.
+const HURRIED_NS: u64 = 10_000_000;
 /// Tables that are made anew in one tick at most (some 10 us each).
 const REBUILDS: usize = 4;
 /// Without any storage request for so long the users have left. One slow request at a time breaks a promise as long as
@@ -163,6 +167,19 @@ impl Evaluator {
     /// One verdict per objective, in the order of the configuration.
     pub fn verdicts(&self) -> &[Verdict] {
         &self.verdicts
+    }
+
+    /// When the next tick is due, if they are to come every `tick_ns`: sooner while a decision may be near.
+    pub fn next_tick_ns(&self, tick_ns: u64) -> u64 {
+        let near = |verdict: &Verdict| {
+            let Measure { value, limit, .. } = verdict.measure;
+            verdict.level < Level::Strong && value > 0.0 && value >= SUSPENSE * limit
+        };
+        if self.verdicts.iter().any(near) {
+            tick_ns.min(HURRIED_NS)
+        } else {
+            tick_ns
+        }
     }
 
     /// One entry per filesystem of the segment.

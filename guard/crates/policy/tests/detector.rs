@@ -59,23 +59,32 @@ fn the_stated_rate_holds_for_96_filesystems() {
     // In all, whether the requests are for one of them or for all alike: 3 per second and disk. An eighth of what is
     // stated, as for one filesystem (a tenth).
     let most = stated_false_alarms_per_million(8.0) / 8.0;
+    // Strong ones are so rare that one trial says little.
+    const SEEDS: [u64; 3] = [1, 2, 3];
     for (name, health, floor_ns) in [
         ("log-normal", Health::LOG_NORMAL, 0),
         ("heavy tail", Health::HEAVY_TAIL, FLOOR),
         ("stalls", Health::STALLS, 20_000_000),
     ] {
-        let one = Trial::new(health, 300.0, &objective(8.0, 16.0, floor_ns), 96, 1);
-        for (where_to, mut trial) in [("one", one.clone()), ("all", one.spread())] {
-            trial.run(200_000);
-            let (weak, strong) = trial.run(1_000_000);
-            assert!(weak as f64 <= most && strong <= 1, "{name}, {where_to}: {weak} weak and {strong} strong");
+        let trial = |seed| Trial::new(health, 300.0, &objective(8.0, 16.0, floor_ns), 96, seed);
+        for (where_to, trials) in [("one", SEEDS.map(trial)), ("all", SEEDS.map(|seed| trial(seed).spread()))] {
+            let (mut weak, mut strong) = (0, 0);
+            for mut trial in trials {
+                trial.run(200_000);
+                let found = trial.run(1_000_000);
+                (weak, strong) = (weak + found.0, strong + found.1);
+            }
+            let millions = SEEDS.len() as u64;
+            let few = weak as f64 <= most * millions as f64 && strong <= millions;
+            assert!(few, "{name}, {where_to}: {weak} weak and {strong} strong in {millions} million");
         }
     }
 }
 
 #[test]
 fn the_level_is_raised_for_the_test_of_all_together_and_not_for_their_number() {
-    for (filesystems, more) in [(1, 0.0), (2, 2f64.ln()), (96, 2f64.ln())] {
+    // And for the ticks that come sooner near a level.
+    for (filesystems, more) in [(1, 1.6f64.ln()), (2, 3.2f64.ln()), (96, 3.2f64.ln())] {
         let mut trial = Trial::new(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, FLOOR), filesystems, 1);
         trial.tick();
         let limit = trial.evaluator.verdicts()[0].measure.limit;

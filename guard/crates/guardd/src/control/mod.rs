@@ -185,7 +185,7 @@ impl<F: Freezer> ControlLoop<F> {
             let now_ns = self.clock.monotonic_ns();
             self.tick(now_ns);
             // After a long stall the lost ticks are skipped, not made up for.
-            next_ns = (next_ns + tick_ns).max(now_ns);
+            next_ns = (next_ns + self.board.evaluator.next_tick_ns(tick_ns)).max(now_ns);
             self.pause(next_ns);
         }
         self.stop();

@@ -9,6 +9,9 @@ const FORGET_S: f64 = 0.5;
 /// The sum goes no higher than this multiple of the strong level.
 const CEILING: f64 = 1.25;
 
+/// How many times as many false alarms the ticks find that come sooner near a level (trials: 1.1 to 1.6).
+const LOOKS: f64 = 1.6;
+
 /// Evidence (nats) for the two levels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
@@ -20,9 +23,9 @@ pub struct Limits {
 
 impl Limits {
     /// The limits of each of `tests` tests that judge the same requests, so that all of them together raise no more false
-    /// alarms than one would: the rate per request falls as exp(-h).
+    /// alarms than one would: the rate per request falls as exp(-h). Nor more because ticks come sooner near a level.
     pub fn of_many(weak: f64, strong: f64, tests: usize) -> Limits {
-        let more = (tests.max(1) as f64).ln();
+        let more = (LOOKS * tests.max(1) as f64).ln();
         Limits { weak: weak + more, strong: strong + more }
     }
 
@@ -130,7 +133,7 @@ mod tests {
     fn the_levels_of_many_tests_are_higher() {
         let one = Limits::of_many(12.0, 24.0, 1);
         let many = Limits::of_many(12.0, 24.0, 96);
-        assert_eq!((one.weak, one.strong), (12.0, 24.0));
-        assert!((many.weak - 16.56).abs() < 0.01 && (many.strong - 28.56).abs() < 0.01);
+        assert!((one.weak - 12.47).abs() < 0.01 && (one.strong - 24.47).abs() < 0.01);
+        assert!((many.weak - 17.03).abs() < 0.01 && (many.strong - 29.03).abs() < 0.01);
     }
 }

@@ -237,7 +237,7 @@ impl Trial {
 
     /// One tick; the level after it.
     pub fn tick(&mut self) -> Level {
-        self.now_ns += self.tick_ns;
+        self.now_ns += self.evaluator.next_tick_ns(self.tick_ns);
         while self.next_arrival_ns <= self.now_ns {
             let start_ns = self.next_arrival_ns;
             let from_ns = if self.health.queue { self.free_ns.max(start_ns) } else { start_ns };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::detector::trial::{objective, Random};
+use crate::detector::trial::{objective, Health, Random, Trial};
 use crate::objective::{Level, SignalState};
 use intf::segment::layout::{bucket_of, Kind, SeriesId};
 use intf::segment::BUCKETS;
@@ -452,4 +452,24 @@ fn a_node_that_is_slow_as_a_whole_without_batch_is_excused_as_a_whole() {
     node.run(5 * S);
     let verdict = node.tick();
     assert!(verdict.level == Level::Calm && verdict.excused.is_some(), "{verdict:?}");
+}
+
+#[test]
+fn the_next_tick_comes_soon_while_a_decision_is_near() {
+    const TICK: u64 = 20_000_000;
+    let mut trial = Trial::new(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, 0), 1, 1);
+    trial.run(20_000);
+    let before = trial.now_ns();
+    let mut hurried = 0;
+    for _ in 0..3_000 {
+        trial.tick();
+        hurried += u32::from(trial.evaluator.next_tick_ns(TICK) < TICK);
+    }
+    assert!(hurried < 60, "{hurried} of 3000 ticks of healthy requests in {} ns", trial.now_ns() - before);
+    trial.slow_down(3.0);
+    while trial.tick() == Level::Calm {}
+    assert_eq!(trial.evaluator.next_tick_ns(TICK), 10_000_000);
+    assert_eq!(trial.evaluator.next_tick_ns(1_000_000), 1_000_000, "no later than was asked for");
+    while trial.tick() < Level::Strong {}
+    assert_eq!(trial.evaluator.next_tick_ns(TICK), TICK, "it is decided");
 }
