@@ -118,6 +118,28 @@ fn a_step_is_found_in_time() {
 }
 
 #[test]
+fn the_shipped_levels_find_a_step_in_time_and_cost_next_to_nothing() {
+    // The design's two targets: 100 ms for 99 of 100 steps, and a thousandth of wall time for needless precautions.
+    let config = policy::Config::default();
+    let read = config.objectives.iter().find(|objective| objective.name == "storage-read").unwrap();
+    let of = |health| {
+        let mut trial = Trial::new(health, 300.0, read, 96, 1);
+        trial.run(20_000);
+        trial
+    };
+    for (name, health) in [("narrow", Health::LOG_NORMAL), ("wide", Health { sigma: 0.5, ..Health::LOG_NORMAL })] {
+        let mut trial = of(health);
+        let p99 = quantile(&trial.delays(3.0, Level::Weak, 500), 0.99);
+        assert!(p99 <= 100.0, "{name}: {p99} ms");
+        let begun_ns = trial.now_ns();
+        let (weak, strong) = trial.run(1_000_000);
+        let lost = weak * config.ladder.precaution_ns;
+        assert!(lost * 1000 <= trial.now_ns() - begun_ns, "{name}: {weak} precautions");
+        assert_eq!(strong, 0, "{name}");
+    }
+}
+
+#[test]
 fn it_works_from_10_to_1000_requests_per_second() {
     for (rate, limit_ms) in [(10.0, 2000.0), (100.0, 250.0), (1000.0, 80.0)] {
         let trial = learned(Health::LOG_NORMAL, rate, &objective(12.0, 24.0, FLOOR), 1);

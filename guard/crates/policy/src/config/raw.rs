@@ -271,7 +271,7 @@ fn one_percent() -> Share {
     Share(0.01)
 }
 fn weak() -> f64 {
-    12.0
+    10.0
 }
 fn strong() -> f64 {
     24.0
