@@ -114,6 +114,13 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     wait_until(quota, 60, "somebody's change is undone")
     assert guard.metric("beer_limit_drifts_total") > drifts
 
+    # A twentieth of a CPU is enough to stand still with.
+    node.execute("beer freeze --for 10min")
+    wait_until(guard.frozen, 30, "frozen with a quota", explain=guard.why)
+    print(*(line for line in guard.why().splitlines() if "frozen" in line), sep="\n")
+    node.execute("beer resume")
+    wait_until(lambda: not guard.frozen(), 30, "runs again", explain=guard.why)
+
     # The guard dies in the middle of it.
     set_value(node, "1")
     node.execute("systemctl kill -s KILL beer-guard")

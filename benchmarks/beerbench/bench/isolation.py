@@ -47,6 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=24, help="threads or streams of the hog (default: 24)")
     parser.add_argument("--load", type=float, default=0.7, help="share of the disk's capacity (default: 0.7)")
     parser.add_argument("--connections", type=int, default=24, help="connections of the clients (default: 24)")
+    parser.add_argument("--scheduler", default="", help="I/O scheduler of the data disk (default: the node's own)")
     parser.add_argument("--latency-only", action="store_true", help="leave the saturating pairs out")
     parser.add_argument("--unguarded", action="store_true", help="without the guard: what the attack does")
 
@@ -73,6 +74,8 @@ class Isolation:
         session, options = self._session, self._options
         facts = session.facts()
         device = session.device(DISK)
+        if options.scheduler:
+            session.use_scheduler(DISK, options.scheduler)
         measures = ["latency"] if options.latency_only else ["latency", "throughput"]
         self._start_jobs(options.pairs * len(measures))
         capacity = session.capacity(10, options.connections)
