@@ -20,7 +20,7 @@ from .store import entry, files_of, folder_digest, locked
 
 # Parts that may hold a debian/ folder, the slowest first.
 PARTS = ("guard", "storage-daemon", "container-images", "cgroup-slices", "condor-config", "monitoring")
-RECIPE = 2
+RECIPE = 3
 # What the names of our packages begin with.
 OURS = "beer-"
 
@@ -46,14 +46,18 @@ def build(part: str) -> Path:
     return entry("packages", part, inputs, lambda target: _dpkg_buildpackage(part, target))
 
 
-def _dpkg_buildpackage(part: str, target: Path) -> None:
-    work = target / "work"
-    source = work / part
-    for relative in files_of(TOP / part):
+def lay_out(folder: Path, source: Path) -> None:
+    """A copy of a part's files, as new: cargo would take what another checkout has compiled since for theirs."""
+    for relative in files_of(folder):
         path = source / relative
         path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(TOP / part / relative, path, follow_symlinks=False)
-    # Compiled crates stay from build to build; cargo knows by itself which of them still fit.
+        shutil.copy(folder / relative, path, follow_symlinks=False)
+
+
+def _dpkg_buildpackage(part: str, target: Path) -> None:
+    work = target / "work"
+    lay_out(TOP / part, work / part)
+    # Compiled crates of others stay from build to build.
     crates = cache() / "cargo-target" / part
     crates.mkdir(parents=True, exist_ok=True)
     # `make check` runs the tests, where a failure says more than a package that is not built.

@@ -7,9 +7,11 @@ import subprocess
 import pytest
 from beerlab import Machine, NodeSpec, accel, disks, hostsettings, packages, services, state, vm
 from beerlab.errors import LabError
+from beerlab.paths import TOP
 from beerlab.result import Result
 from beerlab.root import Root
 from beerlab.ssh import Ssh
+from beerlab.store import files_of
 
 INDEX = """\
 Package: beer-a
@@ -31,6 +33,17 @@ def test_what_cannot_be_installed_is_left_out_and_said(tmp_path, capsys):
     (tmp_path / "Packages").write_text(INDEX)
     assert packages.names(tmp_path) == ["beer-e"]
     assert "beer-a is left out: it needs beer-b" in capsys.readouterr().err
+
+
+def test_what_is_built_is_newer_than_what_another_checkout_compiled(tmp_path):
+    compiled = tmp_path / "compiled"
+    compiled.touch()
+    part = TOP / "monitoring"
+    packages.lay_out(part, tmp_path / "copy")
+    for relative in files_of(part):
+        file, laid = part / relative, tmp_path / "copy" / relative
+        assert laid.stat().st_mtime >= compiled.stat().st_mtime > file.stat().st_mtime
+        assert (laid.read_bytes(), laid.stat().st_mode) == (file.read_bytes(), file.stat().st_mode)
 
 
 def test_a_misspelt_part_is_refused(monkeypatch):
