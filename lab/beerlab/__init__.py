@@ -3,16 +3,17 @@
 
 What tests and benchmarks use:
 
-    from beerlab import Machine, NodeSpec, DiskSpec, HeadSpec, Site, LabError, EmulationFault, ready_node, client_root
+    from beerlab import Machine, NodeSpec, DiskSpec, HeadSpec, Site, LabError, EmulationFault
+    from beerlab import ready_node, ready_site, client_root, default_disks
 """
 
 from .errors import LabError
 from .machine import Machine
-from .ready import Preparation, ready_node
+from .ready import Preparation, ready_node, ready_site
 from .result import Result
 from .roots import build_root, client_root
 from .site import Site
-from .spec import DiskSpec, HeadSpec, NodeSpec
+from .spec import DiskSpec, HeadSpec, NodeSpec, default_disks
 from .vm import EmulationFault
 
 __all__ = [
@@ -27,5 +28,7 @@ __all__ = [
     "Site",
     "build_root",
     "client_root",
+    "default_disks",
     "ready_node",
+    "ready_site",
 ]

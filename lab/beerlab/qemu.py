@@ -43,6 +43,10 @@ class Boot:
     heads: Mapping[str, Path] = field(default_factory=dict)
 
 
+# Of a node without others: nobody to talk to.
+ALONE = "user,restrict=on,ipv6=off"
+
+
 def site_address(number: int) -> str:
     return f"10.77.0.{number}"
 
@@ -53,7 +57,7 @@ def site_network(nodes: int, group_port: int) -> str:
     A hub without a second port would take no packet, and the guest's kernel complain of a queue that stands still.
     """
     if nodes == 1:
-        return "user,restrict=on,ipv6=off"
+        return ALONE
     return f"socket,mcast=230.77.0.1:{group_port},localaddr=127.0.0.1"
 
 
@@ -115,6 +119,9 @@ def command(boot: Boot) -> list[str]:
     forwards = ",".join(f"hostfwd=tcp:127.0.0.1:{boot.ports[port]}-:{port}" for port in sorted(boot.ports))
     words += _network("outside", f"user,{forwards}", f"52:54:00:77:01:{boot.number:02x}", OUTSIDE_SLOT)
     words += _network("site", boot.site_network, f"52:54:00:77:02:{boot.number:02x}", SITE_SLOT)
+    if boot.site_network != ALONE:
+        # The snapshot of a node alone has a part for its second user network, and QEMU wants somebody to take it.
+        words += ["-netdev", f"{ALONE},id=alone"]
     # Pages the guest has freed are given back, which keeps snapshots small.
     words += ["-device", "virtio-balloon-pci,free-page-reporting=on,addr=0x5"]
     words += ["-device", "virtio-rng-pci,addr=0x6"]

@@ -8,7 +8,7 @@ a copy of its disks, restored. A `Preparation` makes a template of its own from 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def ready_node(
         template = _prepared(plain, built, name, template, preparation)
 
     def restored() -> Machine:
-        machine = Site({name: wanted}, built=built, template=template).machines[name]
+        machine = Site({name: wanted}, built=built, templates={name: template}).machines[name]
         if preparation is not None:
             machine.prepared = json.loads((template / PREPARED).read_text())
         try:
@@ -70,6 +70,29 @@ def ready_node(
         return machine
 
     return vm.again(f"{name} is restored", restored)
+
+
+def ready_site(nodes: Mapping[str, NodeSpec]) -> Site:
+    """Running nodes of one private network, each as `ready_node` gives it: they end with this process.
+
+    Their clocks go on from when their snapshots were taken, so they may be far apart.
+    """
+    built = image()
+    plain = {name: spec.without_heads() for name, spec in nodes.items()}
+    templates = {name: _template(spec, built, name) for name, spec in plain.items()}
+
+    def restored() -> Site:
+        site = Site(nodes, built=built, templates=templates)
+        try:
+            site.start(snapshot=SNAPSHOT)
+        except BaseException:
+            for machine in site.machines.values():
+                _keep_logs(machine)
+            site.discard()
+            raise
+        return site
+
+    return vm.again(f"{', '.join(nodes)} are restored", restored)
 
 
 def _template(spec: NodeSpec, built: Image, name: str) -> Path:
@@ -108,7 +131,11 @@ def _prepared(spec: NodeSpec, built: Image, name: str, template: Path, preparati
             services.forget_caches(machine)
 
     def build(folder: Path) -> None:
-        _keep(lambda: Site({name: spec}, built=built, template=template, place=place).machines[name], prepare, folder)
+        _keep(
+            lambda: Site({name: spec}, built=built, templates={name: template}, place=place).machines[name],
+            prepare,
+            folder,
+        )
 
     return entry("ready", f"{name}-{spec.layout}-{preparation.name}", inputs, build)
 

@@ -17,25 +17,27 @@ NODES = ("node1", "node2", "node3", "node4")
 
 
 class Site:
-    """Creates the nodes (not started): `Site({"node1": NodeSpec()}).machines["node1"].start()`."""
+    """Creates the nodes (not started): `Site({"node1": NodeSpec()}).machines["node1"].start()`.
+
+    Templates are disks with a snapshot, each of the node of that name: its address and host name are in the snapshot.
+    """
 
     def __init__(
         self,
         nodes: Mapping[str, NodeSpec],
         *,
         built: Image | None = None,
-        template: Path | None = None,
+        templates: Mapping[str, Path] | None = None,
         place: str = "",
     ) -> None:
         unknown = sorted(set(nodes) - set(NODES))
         if unknown:
             raise LabError(f"node name {unknown[0]!r}: allowed are {', '.join(NODES)}")
-        if template is not None and len(nodes) > 1:
-            raise LabError("a template is the disks of one node: a site of several nodes boots afresh")
         # The multicast group's port is what keeps two sites of one host apart.
         # `place` goes before the names of the nodes' folders.
         network = qemu.site_network(len(nodes), vm.free_ports((0,))[0])
         built = built or image()
+        templates = templates or {}
         self.machines = {
             name: Machine(
                 vm.create(
@@ -45,15 +47,19 @@ class Site:
                     built,
                     place=place + name,
                     network=network,
-                    template=template,
+                    template=templates.get(name),
                 )
             )
             for name, spec in nodes.items()
         }
 
-    def start(self) -> None:
+    def start(self, *, snapshot: str | None = None) -> None:
         for machine in self.machines.values():
-            machine.start()
+            machine.start(snapshot=snapshot)
+
+    def stop(self) -> None:
+        for machine in self.machines.values():
+            machine.stop()
 
     def discard(self) -> None:
         for machine in self.machines.values():

@@ -69,9 +69,9 @@ SCRATCH = "/var/lib/beer/scratch"
 SCRATCH_ON_DATA = "/data/01/scratch"
 
 
-def default_disks(layout: Layout) -> tuple[DiskSpec, ...]:
-    """Two data disks; apart: scratch and swap on disks of their own."""
-    disks = (data_disk(1), data_disk(2))
+def default_disks(layout: Layout, data: int = 2) -> tuple[DiskSpec, ...]:
+    """Data disks; apart: scratch and swap on disks of their own."""
+    disks = tuple(data_disk(number) for number in range(1, data + 1))
     if layout == "scratch-apart":
         disks += (DiskSpec("beer-scratch", "scratch", "16GiB", mount=SCRATCH), DiskSpec("beer-swap", "swap", "2GiB"))
     return disks

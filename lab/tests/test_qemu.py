@@ -68,6 +68,17 @@ def test_several_nodes_share_one_group_and_differ_in_address():
     assert len(macs) == 4
 
 
+def test_a_node_of_several_has_all_that_is_in_the_snapshot_of_one_alone():
+    def user_networks(network):
+        words = qemu.command(boot_of(NodeSpec(), site_network=network))
+        return [one.split("id=")[1] for one in values(words, "-netdev") if one.startswith("user,")], words
+
+    (alone, _), (several, words) = (user_networks(qemu.site_network(nodes, 4711)) for nodes in (1, 2))
+    # QEMU numbers them in this order.
+    assert (alone, several) == (["outside", "site"], ["outside", "alone"])
+    assert not [device for device in values(words, "-device") if "netdev=alone" in device]
+
+
 def test_credentials_say_name_disks_and_address():
     found = {}
     for value in values(qemu.command(boot_of(NodeSpec())), "-smbios"):
