@@ -70,6 +70,36 @@ def test_the_state_before_the_window_is_carried_into_it() -> None:
     assert Decisions.parse(JOURNAL).spans(112, 113)[0].state == "frozen"
 
 
+def scopes(*names: str) -> list[dict[str, str]]:
+    return [{"scope": name} for name in names]
+
+
+STAGED = "\n".join(
+    [
+        decision(10, "open", "frozen", "freeze", precaution=True, jobs=scopes("a", "b", "c")),
+        decision(11, "frozen", "frozen", "extend", jobs=scopes("a", "b", "c")),
+        decision(12, "frozen", "frozen", "narrow", jobs=scopes("a", "b")),
+        decision(20, "frozen", "throttled", "thaw", jobs=scopes("a", "b")),
+        decision(21, "throttled", "throttled", "stage", jobs=scopes("a")),
+        decision(25, "throttled", "frozen", "freeze", jobs=scopes("a", "b", "c")),
+        decision(26, "frozen", "vacating", "vacate", jobs=scopes("b")),
+        decision(27, "vacating", "vacating", "freeze", jobs=scopes("c"), outcome="skipped"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("scope", "still"),
+    [("a", 11 + 5), ("b", 10 + 5), ("c", 2 + 5), ("d", 0)],
+    ids=["in the second stage", "with the thaw", "is not guilty", "came later"],
+)
+def test_what_a_job_lost_is_told_by_who_is_named(scope: str, still: float) -> None:
+    found = Decisions.parse(STAGED)
+    assert found.stood_still(scope, 0, 30) == pytest.approx(still)
+    assert found.stood_still(scope, 11, 30) == pytest.approx(max(0, still - 1))
+    assert found.stood_still(scope, 0, 10) == 0
+
+
 def sample(time: float, jobs_usec: int, reads: int, idle: int) -> str:
     io = {"252:16": {"rbytes": reads * 65536, "wbytes": 0, "rios": reads, "wios": 0}}
     slices = {

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FROZEN = ("frozen", "vacating", "emergency")
+# Who is named stands still from then on; who leaves does, beside those who did before.
+STILL, LEAVING = ("freeze", "extend", "narrow", "widen"), ("vacate", "evacuate")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,35 @@ class Decisions:
 
     def frozen_seconds(self, start: float, end: float) -> float:
         return sum(span.end - span.start for span in self.spans(start, end) if span.state in FROZEN)
+
+    def stood_still(self, scope: str, start: float, end: float) -> float:
+        """Seconds of that time in which the guard kept this job frozen.
+
+        Who was frozen runs with the thaw, or with the stage after it that names him.
+        """
+        moves = [item for item in self.items if item.outcome != "skipped" and item.time < end]
+        total, since = 0.0, None
+        for number, item in enumerate(moves):
+            if item.action in STILL:
+                still = scope in item.jobs
+            elif item.action in LEAVING:
+                still = since is not None or scope in item.jobs
+            elif item.action == "thaw":
+                still = since is not None and _waits(scope, moves[number + 1 :])
+            elif item.action == "stage":
+                still = since is not None and scope not in item.jobs
+            else:
+                continue
+            if still and since is None:
+                since = max(item.time, start)
+            elif not still and since is not None:
+                total, since = total + max(0.0, item.time - since), None
+        return total + (max(0.0, end - since) if since is not None else 0.0)
+
+
+def _waits(scope: str, later: Sequence[Decision]) -> bool:
+    named = (item.action for item in later if item.action in (*STILL, "thaw", "stage") and scope in item.jobs)
+    return next(named, None) == "stage"
 
 
 def _cut(spans: list[Span], hole: Span) -> list[Span]:
