@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the end-to-end tests: each test gets a node restored from the snapshot of a configured, idle node.
 
-Markers: `layout("scratch-apart")` asks for other disks than the demo has, `full` keeps a test out of `make test`,
-`expects("regex", ...)` names journal lines that this test provokes. On failure everything there is to know is below
-out/failed/<test>. `pytest --sit` keeps the node of a failed test and prints how to log in.
+Markers: `layout("scratch-apart", data=4)` asks for other disks than the demo has, `full` keeps a test out of `make
+test`, `expects("regex", ...)` names journal lines that this test provokes. On failure everything there is to know is
+below out/failed/<test>/<node>. `pytest --sit` keeps the node of a failed test and prints how to log in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
-from beerlab import Machine, ready_node
+from beerlab import Machine, NodeSpec, default_disks, ready_node, ready_site
 from support import StorageUser
 
 TOP = Path(__file__).resolve().parent.parent
@@ -36,7 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "layout(name): disks of the node: scratch-on-data (default) or scratch-apart")
+    config.addinivalue_line(
+        "markers", "layout(name, data=2): scratch-on-data (default) or scratch-apart, and how many data disks"
+    )
     config.addinivalue_line("markers", "full: runs in `make e2e-full` only")
     config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
 
@@ -54,8 +56,9 @@ def emulation_told(item: pytest.Item) -> Iterator[None]:
     try:
         yield
     except (Exception, pytest.fail.Exception) as error:  # the latter is what a timeout raises
-        machine = getattr(item, "funcargs", {}).get("node")
-        fault = machine.emulation_fault() if machine is not None else None
+        given = getattr(item, "funcargs", {})
+        machines = [given["node"]] if "node" in given else given.get("site", ())
+        fault = next(filter(None, (machine.emulation_fault() for machine in machines)), None)
         if fault is not None:
             raise fault from error
         raise
@@ -76,21 +79,42 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture
 def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("layout")
-    machine = ready_node(marker.args[0] if marker else "scratch-on-data")
-    name = request.node.name
-    try:
-        machine.execute(f"logger -t beer-test 'start {name}'")
+    layout = marker.args[0] if marker else "scratch-on-data"
+    disks = default_disks(layout, **(marker.kwargs if marker else {}))
+    machine = ready_node(spec=NodeSpec(layout=layout, disks=disks))
+    with judged([machine], request):
         yield machine
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> Iterator[tuple[Machine, Machine]]:
+    """Two disk servers of one site, node1 and node2; their clocks may be far apart."""
+    spec = NodeSpec(layout="scratch-on-data")
+    first, second = ready_site({"node1": spec, "node2": spec}).machines.values()
+    with judged([first, second], request):
+        yield first, second
+
+
+@contextmanager
+def judged(machines: list[Machine], request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever becomes of the test, its nodes end, and of those that something happened to evidence is kept."""
+    try:
+        for machine in machines:
+            machine.execute(f"logger -t beer-test 'start {request.node.name}'")
+        yield
         called = getattr(request.node, "report_call", None)
-        if called is not None and called.passed:
-            check_journal(machine, request)
-        else:
-            keep_evidence(machine, request)
+        for machine in machines:
+            if called is not None and called.passed:
+                check_journal(machine, request)
+            else:
+                keep_evidence(machine, request)
     except BaseException:
-        keep_evidence(machine, request)
+        for machine in machines:
+            keep_evidence(machine, request)
         raise
     finally:
-        machine.stop()
+        for machine in machines:
+            machine.stop()
 
 
 def check_journal(machine: Machine, request: pytest.FixtureRequest) -> None:
@@ -107,7 +131,7 @@ def check_journal(machine: Machine, request: pytest.FixtureRequest) -> None:
 
 
 def keep_evidence(machine: Machine, request: pytest.FixtureRequest) -> None:
-    folder = TOP / "out" / "failed" / request.node.name
+    folder = TOP / "out" / "failed" / request.node.name / machine.name
     try:
         machine.save_logs(folder)
         print(f"\nlogs of the node: {folder.relative_to(TOP)}")

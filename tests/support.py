@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from beerbench.batch import Job
+from beerbench.batch import Batch, Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage, Stream
+from beerbench.guard import Guard
 from beerbench.neighbours import DISTURBED, Neighbours
+from beerbench.timeline.clock import Clock
+from beerbench.timeline.decisions import Decisions
 from beerbench.timeline.requests import Requests
+from beerbench.waiting import wait_until
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
 from beerlab.process import run
@@ -56,6 +62,41 @@ def first_over(requests: Requests, seconds: float, after: float) -> float | None
     return float(over[0]) if len(over) else None
 
 
+def figures(
+    case: str,
+    parts: Mapping[str, Requests],
+    guard: Guard | None = None,
+    clock: Clock | None = None,
+    struck: float = 0.0,
+    jobs: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Prints, in one line that can be kept, what an attack did: to the client in each part of the time, and with a
+    guard how long that one took from the first slow request of the last part, and what each job lost.
+
+    `struck` is when it began, by the node's clock; `jobs` are cgroups. A time to act below zero: nobody was slow yet.
+    """
+    found: dict[str, Any] = {"case": case, "guard": guard is not None}
+    for name, part in parts.items():
+        slow = float((part.latency > OBJECTIVE_SECONDS).mean())
+        p50, p99 = (round(percentile(part, share) * 1e3, 1) for share in (50, 99))
+        found[name] = {"requests": len(part), "p50_ms": p50, "p99_ms": p99, "over_objective": round(slow, 4)}
+    if guard is not None and clock is not None:
+        decisions = Decisions(guard.decisions())
+        froze = decisions.first("freeze", struck)
+        onset = first_over(list(parts.values())[-1], OBJECTIVE_SECONDS, after=struck - clock.offset)
+        if froze is not None:
+            found["struck_to_freeze_s"] = round(froze.time - struck, 3)
+        if froze is not None and onset is not None:
+            found["slow_to_freeze_s"] = round(froze.time - clock.offset - onset, 3)
+            found["clocks_within_s"] = round(clock.error, 3)
+        found["lost_s"] = {
+            name: round(decisions.stood_still(scope.rsplit("/", 1)[1], struck, math.inf), 2)
+            for name, scope in (jobs or {}).items()
+        }
+    print(f"figures: {json.dumps(found)}")
+    return found
+
+
 class Disturbed(Exception):
     """Neighbours of this machine took so much CPU that latencies in that time are theirs: nothing was shown."""
 
@@ -66,6 +107,42 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
     print(f"neighbours of this machine took {share:.0%} of its CPU in {end - start:.0f} s")
     if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
+
+
+# Those that one job began, and where in the kernel each of them is.
+PAYLOADS = (
+    "for pid in $(cat {scope}/cgroup.procs); do "
+    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || echo $pid $(cat /proc/$pid/wchan); done'
+)
+
+
+class Mixed:
+    """One job that runs several payloads at once, each of which waits for a signal (`--on-signal 1`)."""
+
+    def __init__(self, node: Machine, batch: Batch, payloads: Sequence[str], memory: str = "256MB") -> None:
+        self._node, self._batch, self._count = node, batch, len(payloads)
+        script = " & ".join(f"beer-payload {one} --on-signal 1" for one in payloads)
+        # The last line of that name counts.
+        more = f"executable = /bin/sh\nrequest_memory = {memory}"
+        self.job = batch.submit(f"\"-c '{script} & wait'\"", more)
+
+    def wait_until_ready(self, timeout: float) -> str:
+        """Its cgroup."""
+        [scope] = self._batch.wait_for_containers([self.job], timeout)
+
+        def ready() -> bool:
+            return sum("sigtimedwait" in line[-1] for line in self._payloads(scope)) == self._count
+
+        wait_until(ready, timeout, f"{scope} waits for its signals", interval=2.0, explain=self.job.explain)
+        return scope
+
+    def signal(self, scope: str) -> float:
+        """Lets all of them begin; the node's time of that."""
+        pids = " ".join(line[0] for line in self._payloads(scope))
+        return float(self._node.execute(f"date +%s.%N && kill -USR1 {pids}").stdout)
+
+    def _payloads(self, scope: str) -> list[list[str]]:
+        return [line.split() for line in self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()]
 
 
 class StorageUser:
