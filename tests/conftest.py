@@ -50,6 +50,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     setattr(item, f"report_{report.when}", report)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests measured, all of it in one place."""
+    for outcome in ("passed", "failed", "rerun"):
+        for report in terminalreporter.getreports(outcome):
+            lines = report.capstdout.splitlines() if getattr(report, "when", "") == "call" else []
+            for line in lines:
+                if line.startswith("figures: "):
+                    terminalreporter.write_line(line)
+
+
 @contextmanager
 def emulation_told(item: pytest.Item) -> Iterator[None]:
     """A node that the emulation broke fails a test somehow: what is reported is why (pytest.ini lets it run again)."""

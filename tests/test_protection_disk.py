@@ -20,6 +20,7 @@ from beerbench.batch import RUNNING, USER, Batch, Job
 from beerbench.errors import BenchmarkError
 from beerbench.guard import Guard
 from beerbench.neighbours import DISTURBED, Neighbours
+from beerbench.timeline import clock
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
@@ -29,6 +30,7 @@ from support import (
     assert_one_run,
     assert_undisturbed,
     disk_requests,
+    figures,
     first_over,
     percentile,
     report_of,
@@ -74,9 +76,20 @@ class Attack:
     """What the client saw; when it began, by the host's clock and by the node's; when a request first was slow."""
 
     samples: Requests
+    alone: Requests
     began: float
     struck: float
     onset: float | None
+
+    def figures(self, case: str, node: Machine, jobs: Jobs, guard: Guard | None = None) -> None:
+        start = (self.onset or self.began) + RECOVERY
+        parts = {
+            "alone": self.alone,
+            "recovered": self.samples.due_between(start, start + WINDOW),
+            "attack": self.samples.due_between(self.began, self.began + ATTACK),
+        }
+        scopes = dict(zip(("hog", "innocent"), jobs.scopes, strict=True))
+        figures(case, parts, guard, clock.measure(node), self.struck, scopes)
 
 
 def whereabouts(node: Machine, scope: str) -> str:
@@ -119,7 +132,7 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighb
     assert reads >= 0.8 * len(calm), f"the page cache answers: {reads} disk reads for {len(calm)} requests"
     last = samples.due_between(attack_from - QUIET, attack_from)
     print(f"storage alone: p50 {percentile(last, 50) * 1e3:.0f} ms, p99 {percentile(last, 99) * 1e3:.0f} ms")
-    return Attack(samples, attack_from, struck, first_over(samples, OBJECTIVE_SECONDS, after=attack_from))
+    return Attack(samples, last, attack_from, struck, first_over(samples, OBJECTIVE_SECONDS, after=attack_from))
 
 
 def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> float:
@@ -150,6 +163,7 @@ def test_with_the_guard(
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     seen = attack(node, batch, storage, jobs, neighbours)
+    seen.figures(f"disk hog, {hog}", node, jobs, guard)
     print(guard.why())
     # it may be frozen before it hurts anybody
     p99 = after_recovery(seen.samples, seen.onset or seen.began, neighbours)
@@ -188,6 +202,7 @@ def test_without_the_guard(
     wait_until_learned(guard, neighbours)
     guard.take_away()
     seen = attack(node, batch, storage, jobs, neighbours)
+    seen.figures(f"disk hog, {hog}", node, jobs)
     assert not guard.frozen()
     assert seen.onset is not None, "no request took long: the test above shows nothing"
     p99 = after_recovery(seen.samples, seen.onset, neighbours)
