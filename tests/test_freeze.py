@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import pytest
 from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
@@ -83,3 +85,43 @@ def test_no_job_starts_without_a_living_guard(node: Machine, batch: Batch, guard
 def heartbeat_age(node: Machine) -> float:
     value = node.execute("condor_status -af BeerHeartbeat | head -n 1").stdout.strip()
     return float(node.execute("date +%s").stdout) - float(value) if value not in ("", "undefined") else float("inf")
+
+
+# How far the start of a job has come, by what tells of it: the engine is asked for a container; its cgroup is there,
+# and what makes a container of it runs in it.
+MOMENTS = {
+    "engine-is-asked": "pgrep -f '^/usr/bin/docker (create|start)' > /dev/null",
+    "cgroup-is-there": f"[ $(ls {JOBS} | grep -c scope) -gt 1 ]",
+}
+HELD = 40.0  # longer than anybody should wait for the engine
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS.keys())
+def test_a_freeze_hits_a_starting_container(node: Machine, batch: Batch, guard: Guard, moment: str) -> None:
+    """The engine serves others meanwhile, and the job runs once and to its right end."""
+    guard.wait_for_state("open", timeout=120)
+    running = batch.submit("burn --seconds 20 --on-signal 1")
+    scope = batch.wait_until_ready(running, timeout=240)
+    starting = batch.submit("burn --seconds 10")
+    order = "beer freeze --for 5min"
+    node.execute(f"for look in $(seq 6000); do if {moment}; then exec {order}; fi; done; exit 1", timeout=240)
+    wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+    until, looks = time.time() + HELD, []
+    while time.time() < until:
+        asked = time.time()
+        node.execute("docker info > /dev/null && docker inspect $(docker ps -q) > /dev/null", timeout=30)
+        looks.append(time.time() - asked)
+    print(f"the engine answered {len(looks)} times, within {max(looks):.1f} s")
+    print(node.execute(f"grep . {JOBS}/*/cgroup.events; condor_q -all -af ClusterId JobStatus").stdout)
+    assert guard.frozen()
+    assert not starting.ended()
+
+    node.execute("beer resume --why 'it is over'")
+    wait_until(lambda: not guard.frozen(), 60, "batch is thawed by order", explain=guard.why)
+    batch.signal(scope)
+    for job in (starting, running):
+        assert report_of(job, timeout=300)["ok"] is True
+        assert_one_run(job)
+    assert node.execute("systemctl is-active docker condor beer-guard").stdout.split() == ["active"] * 3
+    report_of(batch.submit("burn --seconds 1"), timeout=300)
