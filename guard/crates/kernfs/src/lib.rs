@@ -14,6 +14,7 @@ mod error;
 mod file;
 pub mod io_max;
 pub mod mountinfo;
+pub mod net;
 pub mod process;
 pub mod psi;
 #[cfg(test)]
