@@ -8,7 +8,7 @@ use kernfs::cgroup::Children;
 use policy::JobSet;
 
 /// podman keeps its monitor of a container beside it in the slice: no job, and it must not be blamed as one.
-const NO_JOB: &str = "libpod-conmon-";
+pub const NO_JOB: &str = "libpod-conmon-";
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]

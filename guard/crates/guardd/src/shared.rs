@@ -14,7 +14,7 @@ use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
 use crate::reload::Reloaded;
 use crate::signals::{Histograms, Reading, Sample};
-use crate::watch::Gauges;
+use crate::watch::{Claim, Gauges};
 
 /// What operators have asked for.
 #[derive(Default)]
@@ -52,6 +52,8 @@ pub struct Shared {
     pub faults: Mutex<Vec<(&'static str, String)>>,
     /// What the watch thread has read.
     pub gauges: Gauges,
+    /// Under which address each job comes to the storage daemons.
+    pub addresses: Told<Claim>,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.
@@ -60,6 +62,43 @@ pub struct Shared {
     pub jobs: Mutex<Vec<(usize, Job)>>,
     /// Names of the filesystems and objectives.
     pub names: Mutex<Arc<policy::Names>>,
+}
+
+/// A list that another thread has for the control loop, which never waits for it.
+pub struct Told<T> {
+    /// Goes up with every other list.
+    version: AtomicU64,
+    list: Mutex<Vec<T>>,
+}
+
+impl<T> Default for Told<T> {
+    fn default() -> Self {
+        Told { version: AtomicU64::new(0), list: Mutex::new(Vec::new()) }
+    }
+}
+
+impl<T: Copy + PartialEq> Told<T> {
+    /// This is what there is now.
+    pub fn put(&self, new: &[T]) {
+        let mut list = lock(&self.list);
+        if *list != new {
+            list.clear();
+            list.extend_from_slice(new);
+            self.version.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes it over if it is another one than that of the version `seen`. Somebody who is just putting one there is not waited for.
+    pub fn take(&self, seen: &mut u64, into: &mut Vec<T>) -> bool {
+        if self.version.load(Ordering::Relaxed) == *seen {
+            return false;
+        }
+        let Ok(list) = self.list.try_lock() else { return false };
+        *seen = self.version.load(Ordering::Relaxed);
+        into.clear();
+        into.extend_from_slice(&list);
+        true
+    }
 }
 
 /// A lock that a panicking thread left behind still holds usable data: all of them are plain values.
@@ -186,5 +225,27 @@ impl Owner {
         })?;
         self.id.store(id, Ordering::Relaxed);
         Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_taken_once_and_nobody_is_waited_for() {
+        let told = Told::default();
+        let (mut seen, mut list) = (0, Vec::with_capacity(8));
+        assert!(!told.take(&mut seen, &mut list));
+        told.put(&[1, 2]);
+        {
+            let _busy = lock(&told.list);
+            assert!(!told.take(&mut seen, &mut list));
+        }
+        assert!(told.take(&mut seen, &mut list) && !told.take(&mut seen, &mut list));
+        told.put(&[1, 2]);
+        assert!(!told.take(&mut seen, &mut list), "nothing new");
+        told.put(&[]);
+        assert!(told.take(&mut seen, &mut list) && list.is_empty());
     }
 }

@@ -115,7 +115,11 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
     let Some(&device) = known else { return };
     let pace = board.pace.get(usize::from(throttle.filesystem));
     for (place, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
-        let now = || pace?.jobs.iter().find(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
+        let now = || {
+            let mut known = pace?.jobs.iter().filter(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
+            // Who went through the storage daemons is limited there.
+            known.find(|rate| rate.requests >= LEAST.requests || rate.bytes >= LEAST.bytes)
+        };
         let Some(rate) = base(bases, throttle.filesystem, Some(job.number), now) else { continue };
         let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
         let reads = (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64;
@@ -289,6 +293,22 @@ mod tests {
         rig.throttles.cut(0, STEP, 1, 20);
         rig.follow();
         assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [90], "now it made it slow");
+    }
+
+    #[test]
+    fn who_went_through_the_daemons_has_no_limit_of_his_own() {
+        let mut rig = Rig::new();
+        rig.goes("a.scope", 3.0);
+        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!((rig.of_jobs(), rig.limits.daemons().count()), (vec![], 1));
+        // Little in requests may be much in bytes.
+        let mut rig = Rig::new();
+        rig.board.pace[0].jobs = vec![(rig.place("a.scope") as u16, Rate { requests: 3.0, bytes: 3e8, reads: 0.0 })];
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 30_000_000)]);
     }
 
     #[test]

@@ -196,6 +196,7 @@ impl<F: Freezer> ControlLoop<F> {
         if now_ns >= self.slow_due_ns {
             self.slow_due_ns = now_ns + self.config.control_loop.slow_ns;
             self.take_over();
+            self.shared.addresses.take(&mut self.board.daemons.claims_version, &mut self.board.daemons.claims);
             self.look_around();
             let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
             self.shared.gauges.put("storage.overloaded", overloaded, now_ns);

@@ -234,6 +234,77 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     assert!(second.or(first).unwrap().limits.is_empty());
 }
 
+/// Jobs a.scope and b.scope; from then on a hog asks the storage daemon for so much that reads are slow, and b reads a little directly.
+/// `claims` = who comes from the hog's address. Who stood still when.
+fn attacked_through_the_daemon(claims: impl Fn(&[u64]) -> Vec<u64>) -> (Rig, Vec<Hold>, [usize; 2]) {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    for job in ["a.scope", "b.scope"] {
+        std::fs::create_dir(rig.folders.path().join("jobs.slice").join(job)).unwrap();
+    }
+    let hog: std::net::Ipv6Addr = std::net::Ipv4Addr::new(10, 127, 0, 2).to_ipv6_mapped();
+    rig.writer.client(0, hog, 0, 0).unwrap();
+    rig.pass(10 * SECOND_NS);
+    let of = |rig: &Rig, scope: &str| {
+        let found = rig.control.board.jobs.iter().find(|(_, job)| job.scope == scope);
+        found.map(|(place, job)| (place, job.number)).unwrap()
+    };
+    let jobs = ["a.scope", "b.scope"].map(|scope| of(&rig, scope));
+    let numbers = claims(&jobs.map(|(_, number)| number));
+    let list: Vec<_> = numbers.iter().map(|number| crate::watch::Claim { address: hog, number: *number }).collect();
+    rig.control.shared.addresses.put(&list);
+    rig.pass(3 * SECOND_NS);
+    let from = rig.writes().len();
+    for tick in 0..100 {
+        let stands = |rig: &Rig, place: usize| rig.control.freezer.applied().touches(place);
+        let now_ns = rig.clock.monotonic_ns();
+        for slot in 0..8 {
+            match stands(&rig, jobs[0].0) {
+                false => rig.writer.begin(slot, Rig::series(Class::Batch), now_ns, 4096, Some(0)).unwrap(),
+                true => rig.writer.end(slot).unwrap(),
+            }
+        }
+        if !stands(&rig, jobs[0].0) {
+            (0..20).for_each(|_| rig.writer.complete(Rig::series(Class::Batch), 200_000_000, 4096).unwrap());
+            (0..4).for_each(|_| rig.writer.complete(Rig::series(Class::Storage), 500_000_000, 4096).unwrap());
+        }
+        rig.job += u64::from(tick % 10 == 0 && !stands(&rig, jobs[1].0));
+        for cgroup in ["jobs.slice", "jobs.slice/b.scope"] {
+            let line = format!("8:0 rbytes={} wbytes=0 rios={} wios=0 dbytes=0 dios=0\n", rig.job * 4096, rig.job);
+            std::fs::write(rig.folders.path().join(cgroup).join("io.stat"), &line).unwrap();
+        }
+        rig.pass(TICK_NS);
+    }
+    let writes = rig.writes()[from..].to_vec();
+    (rig, writes, jobs.map(|(place, _)| place))
+}
+
+#[test]
+fn who_attacks_through_the_storage_daemon_stands_still_alone_and_batch_waits_on_that_filesystem() {
+    let (rig, writes, [hog, innocent]) = attacked_through_the_daemon(|jobs| vec![jobs[0]]);
+    let alone = Hold::Jobs([hog].into_iter().collect());
+    assert_eq!(writes, [Hold::All, alone]);
+    assert!(!rig.control.freezer.applied().touches(innocent) && rig.state().starts_with("state=frozen"));
+    assert!(rig.control.shaping.held(), "whose requests wait there is not told apart");
+    let messages = rig.messages();
+    let when = |hold| {
+        let decided = messages.iter().find_map(|m| match m {
+            Message::Decision { event, .. } if event.hold == hold && event.deed != Deed::None => Some(event.at_ns),
+            _ => None,
+        });
+        decided.unwrap()
+    };
+    assert!(when(alone) - when(Hold::All) <= 3 * TICK_NS, "the other one stood still for a moment");
+}
+
+#[test]
+fn an_attack_from_an_address_that_is_nobodys_freezes_all_of_them() {
+    // Of no job here; or claimed by two, which the watch thread leaves out; or by one that has ended.
+    for claims in [|_: &[u64]| vec![], |jobs: &[u64]| vec![jobs[0].max(jobs[1]) + 1000]] {
+        let (_, writes, _) = attacked_through_the_daemon(claims);
+        assert_eq!(writes, [Hold::All]);
+    }
+}
+
 #[test]
 fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
     let mut rig = Rig::with(RecordingFreezer::default(), "[node]\ndry_run = true\n");

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The block device under each filesystem of the segment, and batch's share of it. Batch uses a disk in two ways:
-//! directly (charged to beer-jobs.slice in `io.stat`) and through the storage daemon (in the segment, class batch).
+//! directly (charged to beer-jobs.slice in `io.stat`) and through the storage daemons (see `daemons`), for which is settled here what
+//! the disk did beyond what was asked of it directly.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use intf::segment::Filesystem;
 use kernfs::block::{DiskCounters, DiskStats, DiskUse};
-use kernfs::cgroup::{Cgroup, DeviceIo};
+use kernfs::cgroup::{DeviceIo, IoStat};
 use kernfs::mountinfo::{mount_of, MountInfo};
-use policy::Config;
+use policy::{Config, Hold};
 
+use super::daemons::{Done, Work};
 use super::{work, Board, Label, Reading, Sample, Signal, Traffic};
 use super::{BYTES_PER_REQUEST, HURRIED_NS, STALE_SECONDS, WORK_MIN};
 use crate::metrics::names;
@@ -28,7 +30,13 @@ struct Entry {
     disk: (u32, u32),
     counters: Option<DiskCounters>,
     usage: Option<DiskUse>,
+    /// Of the whole disk.
+    whole: Option<DiskCounters>,
+    /// What jobs asked of it directly, and all of batch did: HTCondor and the container engine, too.
     direct: DeviceIo,
+    charged: DeviceIo,
+    /// What went through the daemons, for batch and in all.
+    through: Work,
     traffic: Traffic,
     /// There was a reading before: differences can be taken.
     known: bool,
@@ -52,10 +60,15 @@ pub struct Disk {
     proc: PathBuf,
     sys: PathBuf,
     stats: DiskStats,
-    jobs: Cgroup,
+    jobs: IoStat,
+    batch: IoStat,
     entries: Vec<Entry>,
     version: u64,
     read_ns: u64,
+    /// At the last reading all stood still.
+    still: bool,
+    /// It could not be read, and what the daemons' clients asked for was taken for what the disks did since.
+    settled: bool,
     fault: Option<String>,
 }
 
@@ -67,16 +80,22 @@ impl Disk {
             proc: config.paths.proc.clone(),
             sys: config.paths.sys.clone(),
             stats: DiskStats::new(&config.paths.proc),
-            jobs: Cgroup::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
+            jobs: IoStat::new(&config.paths.cgroup.join(&config.paths.jobs_slice)),
+            batch: IoStat::new(&config.paths.cgroup.join(&config.paths.batch_slice)),
             entries: Vec::new(),
             version: 0,
             read_ns: 0,
+            still: false,
+            settled: false,
             fault: None,
         }
     }
 
-    /// It cannot be read: after a while what was known says nothing about now, and an unknown share accuses nobody.
+    /// It cannot be read: after a while what was known says nothing about now, and an unknown share accuses nobody. What clients of
+    /// the daemons asked for stands for what they got.
     fn forget(&mut self, now_ns: u64, board: &mut Board) {
+        (0..self.entries.len()).for_each(|index| board.daemons.settle(index, None, self.period_ns as f64 / 1e9));
+        self.settled = true;
         let grace_ns = self.period_ns + (MEMORY_SECONDS * 1e9) as u64;
         if now_ns.saturating_sub(self.read_ns) > grace_ns {
             board.batch_share.fill(f32::NAN);
@@ -89,22 +108,12 @@ impl Disk {
         self.version = board.filesystems_version;
         let entry = |filesystem| {
             let device = device_of(&self.proc, &self.sys, filesystem).unwrap_or_default();
-            Entry {
-                device,
-                disk: whole_disk(&self.sys, device),
-                counters: None,
-                usage: None,
-                direct: DeviceIo::default(),
-                traffic: Traffic::default(),
-                known: false,
-                batch: 0.0,
-                all: 0.0,
-                recent: [f32::NAN; 2],
-            }
+            Entry::new(device, whole_disk(&self.sys, device))
         };
         self.entries = board.filesystems.iter().map(entry).collect();
         board.disks = self.entries.iter().map(|entry| entry.disk).collect();
         board.disks_version += 1;
+        board.daemons.on_disks(&board.disks);
     }
 }
 
@@ -122,7 +131,8 @@ impl Signal for Disk {
     }
 
     fn urgent(&self, board: &Board) -> bool {
-        board.others_suspected()
+        // What was done until a freeze is settled with what was read until then.
+        (board.hold == Hold::All) != self.still || board.others_suspected()
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
@@ -130,14 +140,17 @@ impl Signal for Disk {
             self.find_devices(board);
         }
         self.fault = None;
+        self.still = board.hold == Hold::All;
         // What batch did is read with what the disk did or not at all: a count that is not there would come back as one of all times.
-        let (disks, direct) = match (self.stats.read(), self.jobs.io()) {
-            (Ok(Some(disks)), Ok(direct)) => (disks, direct.unwrap_or_default()),
-            (Ok(None), _) => {
+        let (disks, direct, charged) = match (self.stats.read(), self.jobs.read(), self.batch.read()) {
+            (Ok(Some(disks)), Ok(direct), Ok(charged)) => {
+                (disks, direct.unwrap_or_default(), charged.unwrap_or_default())
+            }
+            (Ok(None), ..) => {
                 self.forget(now_ns, board);
                 return Reading::Absent;
             }
-            (Err(error), _) | (_, Err(error)) => {
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
                 self.fault = Some(error.to_string());
                 self.forget(now_ns, board);
                 return Reading::Broken;
@@ -147,16 +160,26 @@ impl Signal for Disk {
         self.read_ns = now_ns;
         let keep = (-elapsed.as_secs_f64() / MEMORY_SECONDS).exp();
         for (index, entry) in self.entries.iter_mut().enumerate() {
-            let counters = disks.iter().find(|disk| disk.device == entry.device).copied();
+            let of = |device| disks.iter().find(|disk| disk.device == device).copied();
+            let counters = of(entry.device);
             entry.usage = counters.zip(entry.counters).and_then(|(now, then)| now.since(&then, elapsed));
             entry.counters = counters;
-            let direct = direct.iter().find(|io| io.device == entry.disk).copied().unwrap_or_default();
+            let whole = if entry.disk == entry.device { counters } else { of(entry.disk) };
+            let charged_to =
+                |list: &[DeviceIo]| list.iter().find(|io| io.device == entry.disk).copied().unwrap_or_default();
+            let direct = charged_to(direct);
+            let charged = larger(charged_to(charged), direct);
             let traffic = board.operations.get(index).copied().unwrap_or_default();
+            let disk = whole.zip(entry.whole).and_then(|(now, then)| since(&now, &then));
+            let for_daemons = disk.filter(|_| !self.settled).map(|done| beyond(done, &charged, &entry.charged));
+            board.daemons.settle(index, for_daemons, elapsed.as_secs_f64());
+            let through = board.daemons.batch(index);
             // The device may be unknown to diskstats (a network filesystem); what the daemon does is known all the same.
             if entry.known {
-                entry.share(direct, traffic, elapsed, keep);
+                entry.share(direct, through, traffic, disk, elapsed, keep);
             }
-            (entry.direct, entry.traffic, entry.known) = (direct, traffic, true);
+            (entry.direct, entry.charged, entry.through, entry.traffic) = (direct, charged, through, traffic);
+            (entry.whole, entry.known) = (whole, true);
             if let Some(share) = board.batch_share_now.get_mut(index) {
                 *share = entry.share_now();
             }
@@ -164,6 +187,7 @@ impl Signal for Disk {
                 *share = if entry.all > 0.0 { (entry.batch / entry.all) as f32 } else { f32::NAN };
             }
         }
+        self.settled = false;
         Reading::Value
     }
 
@@ -188,25 +212,48 @@ impl Signal for Disk {
 }
 
 impl Entry {
+    fn new(device: (u32, u32), disk: (u32, u32)) -> Self {
+        Entry {
+            device,
+            disk,
+            counters: None,
+            usage: None,
+            whole: None,
+            direct: DeviceIo::default(),
+            charged: DeviceIo::default(),
+            through: Work::default(),
+            traffic: Traffic::default(),
+            known: false,
+            batch: 0.0,
+            all: 0.0,
+            recent: [f32::NAN; 2],
+        }
+    }
+
     /// While the disk completes nothing (it hangs, or is idle) the share stays what it was: a stuck disk must keep
-    /// the blame that was known before.
-    fn share(&mut self, direct: DeviceIo, traffic: Traffic, elapsed: Duration, keep: f64) {
-        let requests = |io: &DeviceIo| io.reads + io.writes;
-        let bytes = |io: &DeviceIo| io.read_bytes + io.write_bytes;
-        let direct_work = work(
-            requests(&direct).saturating_sub(requests(&self.direct)),
-            bytes(&direct).saturating_sub(bytes(&self.direct)),
-        );
-        let daemon =
-            |now: (u64, u64), then: (u64, u64)| work(now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
-        let batch = direct_work + daemon(traffic.batch, self.traffic.batch);
-        let through_daemon = daemon(traffic.all, self.traffic.all);
+    /// the blame that was known before. `disk` = what it did; `None` = not known.
+    fn share(
+        &mut self,
+        direct: DeviceIo,
+        through: Work,
+        traffic: Traffic,
+        disk: Option<Done>,
+        elapsed: Duration,
+        keep: f64,
+    ) {
+        let direct_work = directly(&direct, &self.direct);
+        let through = through.less(self.through);
+        let batch = in_all(direct_work.reads) + in_all(direct_work.writes) + in_all(through);
         let seconds = elapsed.as_secs_f64();
-        let device =
-            self.usage.map_or(0.0, |u| (u.requests_per_second + u.bytes_per_second / BYTES_PER_REQUEST) * seconds);
-        // What the page cache answers never reaches the device, what is written ahead reaches it later: take the
-        // larger of the two views of "all", so that the share stays within 0 and 1.
-        let all = device.max(direct_work + through_daemon);
+        // What was asked of a disk directly may be done a moment later: the share stays within 0 and 1.
+        let all = match disk {
+            Some(done) => in_all(done.reads) + in_all(done.writes),
+            None => {
+                let (now, then) = (traffic.all, self.traffic.all);
+                batch - in_all(through) + work(now.0.saturating_sub(then.0), now.1.saturating_sub(then.1))
+            }
+        };
+        let all = all.max(batch);
         if all >= WORK_MIN || seconds >= STALE_SECONDS {
             let share = if all >= WORK_MIN { (batch / all) as f32 } else { f32::NAN };
             self.recent = [share, self.recent[0]];
@@ -218,7 +265,51 @@ impl Entry {
     }
 }
 
-/// `io.stat` counts by whole disk: the parent of a partition.
+/// In one number: of how many requests.
+fn in_all(work: Work) -> f64 {
+    work.requests + work.bytes / BYTES_PER_REQUEST
+}
+
+/// What a disk did between two readings; `None` when they are not of the same device's one life.
+fn since(now: &DiskCounters, then: &DiskCounters) -> Option<Done> {
+    let work = |requests: (u64, u64), sectors: (u64, u64)| {
+        let bytes = sectors.0.checked_sub(sectors.1)?.saturating_mul(512);
+        Some(Work::new(requests.0.checked_sub(requests.1)?, bytes))
+    };
+    Some(Done {
+        reads: work((now.reads, then.reads), (now.read_sectors, then.read_sectors))?,
+        writes: work((now.writes, then.writes), (now.write_sectors, then.write_sectors))?,
+    })
+}
+
+/// What a cgroup asked of a disk between two readings.
+fn directly(now: &DeviceIo, then: &DeviceIo) -> Done {
+    let work = |requests: (u64, u64), bytes: (u64, u64)| {
+        Work::new(requests.0.saturating_sub(requests.1), bytes.0.saturating_sub(bytes.1))
+    };
+    Done {
+        reads: work((now.reads, then.reads), (now.read_bytes, then.read_bytes)),
+        writes: work((now.writes, then.writes), (now.write_bytes, then.write_bytes)),
+    }
+}
+
+/// What the jobs did is part of what batch did, wherever their slice is.
+fn larger(all: DeviceIo, jobs: DeviceIo) -> DeviceIo {
+    DeviceIo {
+        device: all.device,
+        read_bytes: all.read_bytes.max(jobs.read_bytes),
+        write_bytes: all.write_bytes.max(jobs.write_bytes),
+        reads: all.reads.max(jobs.reads),
+        writes: all.writes.max(jobs.writes),
+    }
+}
+
+/// What is left of it for the daemons.
+fn beyond(done: Done, now: &DeviceIo, then: &DeviceIo) -> Done {
+    let direct = directly(now, then);
+    Done { reads: done.reads.less(direct.reads), writes: done.writes.less(direct.writes) }
+}
+
 /// What a filesystem lies on.
 fn device_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32, u32)> {
     match (filesystem.major, filesystem.minor) {
@@ -233,6 +324,7 @@ pub fn disk_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32,
     device_of(proc, sys, filesystem).map(|device| whole_disk(sys, device))
 }
 
+/// `io.stat` counts by whole disk: the parent of a partition.
 fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
     let folder = sys.join(format!("dev/block/{}:{}", device.0, device.1));
     if !folder.join("partition").exists() {
@@ -264,18 +356,7 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        Entry {
-            device: (8, 0),
-            disk: (8, 0),
-            counters: None,
-            usage: None,
-            direct: DeviceIo::default(),
-            traffic: Traffic::default(),
-            known: true,
-            batch: 0.0,
-            all: 0.0,
-            recent: [f32::NAN; 2],
-        }
+        Entry { known: true, ..Entry::new((8, 0), (8, 0)) }
     }
 
     fn direct(reads: u64) -> DeviceIo {
@@ -288,15 +369,16 @@ mod tests {
         let mut entry = entry();
         // 30 requests by jobs, 10 by batch clients and 60 by storage clients of the daemon.
         let traffic = Traffic { batch: (10, 0), all: (70, 0) };
-        entry.share(direct(30), traffic, second, 0.8);
+        let through = Work::new(10, 0);
+        entry.share(direct(30), through, traffic, None, second, 0.8);
         assert_eq!((entry.batch, entry.all), (40.0, 100.0));
-        (entry.direct, entry.traffic) = (direct(30), traffic);
+        (entry.direct, entry.through, entry.traffic) = (direct(30), through, traffic);
         // Nothing completes.
-        entry.share(direct(30), traffic, second, 0.8);
+        entry.share(direct(30), through, traffic, None, second, 0.8);
         assert_eq!((entry.batch, entry.all), (40.0, 100.0));
         // Only storage works again.
         let traffic = Traffic { batch: (10, 0), all: (170, 0) };
-        entry.share(direct(30), traffic, second, 0.8);
+        entry.share(direct(30), through, traffic, None, second, 0.8);
         assert_eq!((entry.batch, entry.all), (32.0, 180.0));
     }
 
@@ -306,8 +388,7 @@ mod tests {
         let (second, moment) = (Duration::from_secs(1), Duration::from_millis(100));
         let mut read = |batch, all, elapsed| {
             let traffic = Traffic { batch: (batch, 0), all: (all, 0) };
-            (entry.traffic, entry.direct) = (Traffic::default(), DeviceIo::default());
-            entry.share(DeviceIo::default(), traffic, elapsed, 0.8);
+            entry.share(DeviceIo::default(), Work::new(batch, 0), traffic, None, elapsed, 0.8);
             entry.share_now()
         };
         assert_eq!(read(40, 100, second), 0.4);
@@ -321,12 +402,16 @@ mod tests {
 
     #[test]
     fn what_others_do_on_the_device_counts_as_all() {
-        let mut entry = entry();
-        entry.usage = Some(DiskUse { requests_per_second: 400.0, ..DiskUse::default() });
-        entry.share(direct(100), Traffic::default(), Duration::from_secs(1), 0.8);
+        let (mut entry, second) = (entry(), Duration::from_secs(1));
+        let disk = Some(Done { reads: Work::new(400, 0), writes: Work::default() });
+        entry.share(direct(100), Work::default(), Traffic::default(), disk, second, 0.8);
         assert_eq!(entry.batch / entry.all, 0.25);
-        // The page cache answers batch: more than the device did, never a share above 1.
-        entry.share(direct(1000), Traffic::default(), Duration::from_secs(1), 0.0);
+        // What the page cache gave to storage clients was no work.
+        let traffic = Traffic { batch: (0, 0), all: (100_000, 0) };
+        entry.share(direct(100), Work::default(), traffic, disk, second, 0.0);
+        assert_eq!(entry.batch / entry.all, 0.25);
+        // More was asked for than the device has done by now: never a share above 1.
+        entry.share(direct(1000), Work::default(), Traffic::default(), disk, second, 0.0);
         assert_eq!(entry.batch / entry.all, 1.0);
     }
 

@@ -3,10 +3,10 @@
 //! metrics.
 
 use intf::segment::layout::{bucket_lower, BUCKETS, KINDS};
-use intf::segment::{Both, Class, Filesystem, Op, Poll, Reason, SegmentReader, SeriesDelta, Visitor};
+use intf::segment::{Both, Class, Client, Filesystem, InFlight, Op, Poll, Reason, SegmentReader, SeriesDelta, Visitor};
 use policy::Config;
 
-use super::{Board, Label, Reading, Sample, Signal, Traffic};
+use super::{Board, Daemons, Label, Reading, Sample, Signal, Traffic, HURRIED_NS};
 use crate::metrics::names;
 use crate::shared::Owner;
 
@@ -67,6 +67,7 @@ struct Collector<'a> {
     operations: &'a mut Vec<Traffic>,
     batch_share: &'a mut Vec<f32>,
     batch_share_now: &'a mut Vec<f32>,
+    daemons: &'a mut Daemons,
 }
 
 impl Visitor for Collector<'_> {
@@ -74,6 +75,7 @@ impl Visitor for Collector<'_> {
         let same = self.filesystems.iter().map(|f| &f.path).eq(filesystems.iter().map(|f| &f.path));
         *self.filesystems = filesystems.to_vec();
         *self.version += 1;
+        self.daemons.restart(filesystems.len());
         if !same {
             // Other disks at these indices: what was counted belongs to none of them.
             *self.histograms = Histograms(vec![Histogram::default(); filesystems.len() * KINDS]);
@@ -85,6 +87,7 @@ impl Visitor for Collector<'_> {
 
     fn series(&mut self, delta: &SeriesDelta<'_>) {
         self.histograms.add(delta);
+        self.daemons.series(delta);
         let kind = delta.series.kind;
         if matches!(kind.op(), Op::Pacing | Op::Stall) {
             return;
@@ -97,6 +100,19 @@ impl Visitor for Collector<'_> {
                 traffic.batch.1 = traffic.batch.1.wrapping_add(delta.bytes);
             }
         }
+    }
+
+    fn in_flight(&mut self, request: &InFlight) {
+        self.daemons.in_flight(request);
+    }
+}
+
+/// Looks at the client records.
+struct Clients<'a>(&'a mut Daemons);
+
+impl Visitor for Clients<'_> {
+    fn client(&mut self, client: &Client) {
+        self.0.client(client);
     }
 }
 
@@ -157,10 +173,14 @@ impl Signal for Latency {
             operations,
             batch_share,
             batch_share_now,
+            daemons,
+            jobs,
             ..
         } = board;
         let version = filesystems_version;
-        let mut collector = Collector { filesystems, version, histograms, operations, batch_share, batch_share_now };
+        daemons.follow(jobs);
+        let mut collector =
+            Collector { filesystems, version, histograms, operations, batch_share, batch_share_now, daemons };
         let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {
             Ok(poll) => {
                 board.storage = policy::Signal::Heard { heartbeat_age_ns: poll.heartbeat_age_ns };
@@ -171,10 +191,13 @@ impl Signal for Latency {
             }
             Err(error) => Some(error.reason),
         };
-        if reason.is_none() && now_ns.saturating_sub(self.refreshed_ns) >= REFRESH_NS {
+        let age_ns = now_ns.saturating_sub(self.refreshed_ns);
+        let hurry = age_ns >= HURRIED_NS && (board.uneasy || board.daemons.strangers());
+        if reason.is_none() && (age_ns >= REFRESH_NS || hurry) {
             self.refreshed_ns = now_ns;
             // A failure here is one of the next poll too, and told there.
-            let _ = reader.refresh(&mut ());
+            let _ = reader.refresh(&mut Clients(&mut board.daemons));
+            board.daemons.clients_seen();
             board.overloaded = Some(reader.filesystems().iter().filter(|filesystem| filesystem.overloaded).count());
         }
         self.changed = reason != self.reason;

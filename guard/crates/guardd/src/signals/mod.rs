@@ -2,6 +2,7 @@
 //! What the control loop can see. One file per source; [`all`] is the table of them. A source has a value, is not
 //! available here, or is broken; whichever it is, the tick goes on with the others.
 
+mod daemons;
 mod disk;
 mod jobs;
 mod latency;
@@ -14,6 +15,7 @@ use crate::jobs::JobTable;
 use crate::metrics::Metric;
 use crate::shared::Owner;
 
+pub use daemons::{Daemons, Work};
 pub use disk::disk_of;
 pub use latency::{Histogram, Histograms, BOUNDS};
 
@@ -87,6 +89,8 @@ pub struct Board {
     pub disks: Vec<(u32, u32)>,
     /// See `disks`.
     pub disks_version: u64,
+    /// What batch does through the storage daemons.
+    pub daemons: Daemons,
     /// The jobs of this node.
     pub jobs: JobTable,
     /// Who stands still.
@@ -130,6 +134,7 @@ impl Board {
             batch_share_now: Vec::new(),
             disks: Vec::new(),
             disks_version: 0,
+            daemons: Daemons::default(),
             jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
             hold: Hold::Nobody,
             limited: JobSet::default(),

@@ -2,6 +2,7 @@
 //! The watch thread: what is read off like a gauge, once a second, apart from the control loop. Some of it costs more than a tick
 //! may, and a read that hangs must hold up nobody: its gauges, and those behind it, become stale.
 
+mod addresses;
 mod exec;
 mod load;
 mod memory;
@@ -18,6 +19,8 @@ use policy::{Config, EXEC_MOST};
 
 use crate::clock::Clock;
 use crate::shared::Shared;
+
+pub use addresses::Claim;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -87,6 +90,7 @@ impl Watch {
     /// Reads nothing yet.
     pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>) -> Self {
         let sources: Vec<Box<dyn Source>> = vec![
+            Box::new(addresses::Addresses::new(config)),
             Box::new(pressure::PressureOfStorage::new(config)),
             Box::new(memory::Memory::new(config)),
             Box::new(network::Network::new(config)),

@@ -3,15 +3,16 @@
 //! cgroups between two readings. Work is charged to who asked for it, also when the page cache writes it out later
 //! (kernel, cgroup-v2.rst, "Writeback"; ext4, btrfs and xfs).
 //!
-//! What jobs do through the storage daemons is in nobody's `io.stat` but the daemon's, and journal commits and flushes
-//! are in nobody's at all: the first counts as work of somebody unknown, so that nobody is blamed for it.
+//! What jobs do through the storage daemons is in nobody's `io.stat` but the daemon's: `daemons` knows whose it is, as far as that can
+//! be known. Journal commits and flushes are in nobody's at all. What is of nobody in particular counts as work of somebody unknown,
+//! so that no job is blamed for it.
 
 use intf::segment::layout::MAX_FILESYSTEMS as FILESYSTEMS;
 use kernfs::cgroup::{DeviceIo, IoStat};
 use policy::jobs::guilty;
 use policy::{Config, Hold, JobSet};
 
-use super::{work, Board, Pace, Rate, Reading, Sample, Signal, HURRIED_NS, STALE_SECONDS, WORK_MIN};
+use super::{work, Board, Daemons, Pace, Rate, Reading, Sample, Signal, Work, HURRIED_NS, STALE_SECONDS, WORK_MIN};
 
 /// More jobs than are often to blame for one disk: room for them is made at the start.
 const PACED: usize = 16;
@@ -79,19 +80,41 @@ impl Meter {
     }
 }
 
-/// One job, by filesystem.
+/// Whole ones.
+fn counted(work: Work) -> (u64, u64) {
+    (work.requests as u64, work.bytes as u64)
+}
+
+fn sum(a: (f32, f32), b: (f32, f32)) -> (f32, f32) {
+    (a.0 + b.0, a.1 + b.1)
+}
+
+/// One job, by filesystem: what it did directly, and through the storage daemons.
 struct Row {
     number: u64,
     io: IoStat,
     meters: Vec<Meter>,
+    through: Vec<Meter>,
+}
+
+impl Row {
+    /// What it did lately, and in the last spell.
+    fn lately(&self, filesystem: usize) -> Option<(f32, f32)> {
+        Some(sum(self.meters.get(filesystem)?.lately(), self.through.get(filesystem)?.lately()))
+    }
+
+    fn last(&self, filesystem: usize) -> Option<(f32, f32)> {
+        Some(sum(self.meters.get(filesystem)?.recent[0], self.through.get(filesystem)?.recent[0]))
+    }
 }
 
 /// The disk of a filesystem.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spell {
-    /// Work of the slice, and of batch in the storage daemons.
+    /// Work of the slice, of batch through the storage daemons, and what batch asked those for: memory may have answered.
     whole: Meter,
-    daemon: Meter,
+    through: Meter,
+    asked: Meter,
     begun_ns: u64,
     /// How long the last two took.
     seconds: [f32; 2],
@@ -172,6 +195,7 @@ impl Jobs {
             if row.as_ref().is_none_or(|row| row.number != job.number) {
                 let mut io = IoStat::new(&board.jobs.slice().join(&job.scope));
                 let mut meters = vec![Meter::default(); board.disks.len()];
+                let mut through = meters.clone();
                 if !self.known {
                     // It may be old: what it has done is the base.
                     each(&mut io, &board.disks, |filesystem, done| {
@@ -179,8 +203,9 @@ impl Jobs {
                             meter.base(done);
                         }
                     });
+                    base(&mut through, &board.daemons, place, job.number);
                 }
-                *row = Some(Row { number: job.number, io, meters });
+                *row = Some(Row { number: job.number, io, meters, through });
                 // What was said of the one who had this place is not said of this one.
                 for set in board.guilty.iter_mut().flatten() {
                     set.remove(place);
@@ -218,23 +243,26 @@ impl Jobs {
         }
         for (filesystem, spell) in self.spells.iter_mut().enumerate() {
             let (requests, bytes) = seen.get(filesystem).copied().unwrap_or_default();
-            let daemon = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
+            let asked = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
+            let through = counted(board.daemons.batch(filesystem));
             if !self.known || again {
                 spell.over = false;
                 (spell.whole.requests, spell.whole.bytes) = (requests, bytes);
-                (spell.daemon.requests, spell.daemon.bytes) = daemon;
+                (spell.through.requests, spell.through.bytes) = through;
+                (spell.asked.requests, spell.asked.bytes) = asked;
                 spell.begun_ns = now_ns;
                 continue;
             }
             let (more, more_bytes) = spell.whole.since(requests, bytes);
             let done = work(more, more_bytes);
-            let (daemon_more, daemon_bytes) = spell.daemon.since(daemon.0, daemon.1);
-            let through_daemon = work(daemon_more, daemon_bytes);
+            let (through_more, through_bytes) = spell.through.since(through.0, through.1);
             let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
-            spell.over = readable && (done + through_daemon >= WORK_MIN || seconds >= STALE_SECONDS);
+            let enough = done + work(through_more, through_bytes) >= WORK_MIN;
+            spell.over = readable && (enough || seconds >= STALE_SECONDS);
             if spell.over {
                 spell.whole.pass(requests, bytes);
-                spell.daemon.pass(daemon.0, daemon.1);
+                spell.through.pass(through.0, through.1);
+                spell.asked.pass(asked.0, asked.1);
                 spell.seconds = [seconds as f32, spell.seconds[0]];
                 spell.begun_ns = now_ns;
                 if done > 0.0 {
@@ -274,27 +302,43 @@ impl Jobs {
         }
     }
 
+    /// What each did through the storage daemons.
+    fn through_daemons(&mut self, next: Next, daemons: &Daemons) {
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            let Some(Row { number, through, .. }) = row else { continue };
+            if next == Next::Base {
+                base(through, daemons, place, *number);
+            }
+            for (filesystem, (meter, _)) in
+                through.iter_mut().zip(&self.spells).enumerate().filter(|(_, (_, s))| s.over)
+            {
+                let (requests, bytes) = counted(daemons.of(place, *number, filesystem));
+                meter.pass(requests, bytes);
+            }
+        }
+    }
+
     fn blame(&mut self, board: &mut Board) {
         let complete = board.jobs.complete();
         for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
-            let (whole, daemon) = (spell.whole.lately(), spell.daemon.lately());
-            let of = |row: &Option<Row>| Some(row.as_ref()?.meters.get(filesystem)?.lately());
+            let all = sum(spell.whole.lately(), spell.through.lately());
             let (rows, scratch) = (&self.rows, &mut self.scratch);
             let mut named = |pick: fn((f32, f32)) -> f32| {
                 scratch.clear();
-                let done =
-                    |(place, row): (usize, &Option<Row>)| Some((place, pick(of(row)?))).filter(|done| done.1 > 0.0);
+                let done = |(place, row): (usize, &Option<Row>)| {
+                    Some((place, pick(row.as_ref()?.lately(filesystem)?))).filter(|done| done.1 > 0.0)
+                };
                 scratch.extend(rows.iter().enumerate().filter_map(done));
-                guilty(scratch, pick(whole) + pick(daemon))
+                guilty(scratch, pick(all))
             };
-            let enough = complete && work((whole.0 + daemon.0) as u64, (whole.1 + daemon.1) as u64) >= WORK_MIN;
+            let enough = complete && work(all.0 as u64, all.1 as u64) >= WORK_MIN;
             let mut both = || Some(named(|done| done.0)?.or(&named(|done| done.1)?));
             let set = if enough { both() } else { None };
             if let Some(guilty) = board.guilty.get_mut(filesystem) {
                 *guilty = set;
             }
             if let Some(pace) = board.pace.get_mut(filesystem) {
-                pace.daemon = spell.daemon.rate(&spell.seconds);
+                pace.daemon = spell.asked.rate(&spell.seconds);
                 pace.jobs.clear();
                 let rate = |place: usize| Some(rows.get(place)?.as_ref()?.meters.get(filesystem)?.rate(&spell.seconds));
                 let named = set.iter().flat_map(JobSet::iter).filter_map(|place| Some((place as u16, rate(place)?)));
@@ -302,16 +346,23 @@ impl Jobs {
             }
             // Of the last spell alone, without what those who stand still had written before.
             let held = |place: usize| matches!(board.hold, Hold::Jobs(set) if set.contains(place));
-            let last = |meter: &Meter| work(meter.recent[0].0 as u64, meter.recent[0].1 as u64);
+            let done = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64);
             let theirs = rows.iter().enumerate().filter(|(place, _)| held(*place));
-            let theirs: f64 = theirs.filter_map(|(_, row)| Some(last(row.as_ref()?.meters.get(filesystem)?))).sum();
+            let theirs: f64 = theirs.filter_map(|(_, row)| Some(done(row.as_ref()?.last(filesystem)?))).sum();
             if let Some(used) = board.others_use.get_mut(filesystem) {
-                *used = last(&spell.whole) + last(&spell.daemon) - theirs >= WORK_MIN;
+                *used = done(sum(spell.whole.recent[0], spell.through.recent[0])) - theirs >= WORK_MIN;
             }
             if let Some(work) = board.held_work.get_mut(filesystem) {
                 *work = theirs >= WORK_MIN;
             }
         }
+    }
+}
+
+/// What was done through the daemons until now counts no more.
+fn base(through: &mut [Meter], daemons: &Daemons, place: usize, number: u64) {
+    for (filesystem, meter) in through.iter_mut().enumerate() {
+        (meter.requests, meter.bytes) = counted(daemons.of(place, number, filesystem));
     }
 }
 
@@ -360,6 +411,7 @@ impl Signal for Jobs {
         let next = self.whole(now_ns, board);
         self.follow(board);
         self.of_jobs(next, &board.disks);
+        self.through_daemons(next, &board.daemons);
         self.blame(board);
         self.known = true;
         match self.fault {
@@ -376,263 +428,4 @@ impl Signal for Jobs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::signals::Traffic;
-
-    const DISK: (u32, u32) = (8, 16);
-    const OTHER: (u32, u32) = (8, 32);
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    /// A slice on two disks; jobs do requests of 64 KiB.
-    struct Rig {
-        folder: tempfile::TempDir,
-        signal: Jobs,
-        board: Board,
-        done: Vec<(String, (u32, u32), u64)>,
-        now_ns: u64,
-    }
-
-    impl Rig {
-        fn new(jobs: &[&str]) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"jobs.slice\"\n", folder.path().display());
-            let config = Config::parse("test", &text).unwrap();
-            let mut board = Board::new(&config);
-            (board.disks, board.disks_version) = (vec![DISK, OTHER], 1);
-            board.operations = vec![Traffic::default(); 2];
-            let mut rig = Rig { signal: Jobs::new(&config), board, folder, done: Vec::new(), now_ns: SECOND_NS };
-            std::fs::create_dir(rig.slice()).unwrap();
-            jobs.iter().for_each(|job| rig.works(job, DISK, 10_000));
-            rig.read();
-            rig
-        }
-
-        fn slice(&self) -> std::path::PathBuf {
-            self.folder.path().join("jobs.slice")
-        }
-
-        fn works(&mut self, job: &str, disk: (u32, u32), requests: u64) {
-            self.done.push((job.to_owned(), disk, requests));
-            let folder = self.slice().join(job);
-            std::fs::create_dir_all(&folder).unwrap();
-            let text = |of: &dyn Fn(&str) -> bool| {
-                let line = |disk: (u32, u32)| {
-                    let done =
-                        self.done.iter().filter(|(job, on, _)| *on == disk && of(job)).map(|(_, _, count)| count);
-                    let sum: u64 = done.sum();
-                    let bytes = sum * 65_536;
-                    let line =
-                        format!("{}:{} rbytes={bytes} wbytes=0 rios={sum} wios=0 dbytes=0 dios=0\n", disk.0, disk.1);
-                    if sum > 0 {
-                        line
-                    } else {
-                        String::new()
-                    }
-                };
-                line(DISK) + &line(OTHER)
-            };
-            std::fs::write(folder.join("io.stat"), text(&|name| name == job)).unwrap();
-            std::fs::write(self.slice().join("io.stat"), text(&|_| true)).unwrap();
-        }
-
-        fn writes(&mut self, job: &str, text: &str) {
-            std::fs::write(self.slice().join(job).join("io.stat"), text).unwrap();
-        }
-
-        fn read(&mut self) {
-            self.now_ns += SECOND_NS / 10;
-            assert_eq!(self.signal.read(self.now_ns, &mut self.board), Reading::Value);
-        }
-
-        fn guilty(&self, filesystem: usize) -> Option<Vec<String>> {
-            let set = self.board.guilty[filesystem]?;
-            Some(
-                self.board
-                    .jobs
-                    .iter()
-                    .filter(|(place, _)| set.contains(*place))
-                    .map(|(_, j)| j.scope.clone())
-                    .collect(),
-            )
-        }
-    }
-
-    fn named(name: &str) -> Option<Vec<String>> {
-        Some(vec![name.to_owned()])
-    }
-
-    #[test]
-    fn what_was_done_before_the_guard_came_is_nobodys_guilt() {
-        let mut rig = Rig::new(&["a.scope", "b.scope"]);
-        rig.read();
-        assert_eq!(rig.guilty(0), None);
-    }
-
-    #[test]
-    fn the_hog_is_named_on_its_disk_and_nobody_on_the_other() {
-        let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
-        rig.works("hog.scope", DISK, 50);
-        rig.works("calm.scope", DISK, 2);
-        rig.read();
-        assert_eq!((rig.guilty(0), rig.guilty(1)), (named("hog.scope"), None));
-        // Frozen: nothing is done, and it is still known who it was.
-        rig.read();
-        assert_eq!(rig.guilty(0), named("hog.scope"));
-        // Two spells later it is somebody else's turn.
-        for _ in 0..2 {
-            rig.works("calm.scope", DISK, 50);
-            rig.read();
-        }
-        assert_eq!(rig.guilty(0), named("calm.scope"));
-    }
-
-    #[test]
-    fn a_job_that_has_just_begun_is_seen_at_once() {
-        let mut rig = Rig::new(&["calm.scope"]);
-        rig.works("new.scope", DISK, 30);
-        rig.read();
-        assert_eq!(rig.guilty(0), named("new.scope"));
-    }
-
-    #[test]
-    fn the_work_of_jobs_that_have_ended_and_of_the_daemons_clients_is_nobodys() {
-        let mut rig = Rig::new(&["a.scope", "b.scope"]);
-        rig.works("a.scope", DISK, 50);
-        rig.works("b.scope", DISK, 20);
-        std::fs::remove_dir_all(rig.slice().join("a.scope")).unwrap();
-        rig.read();
-        assert_eq!(rig.guilty(0), None, "most of it is of one that is gone");
-        let mut rig = Rig::new(&["a.scope", "b.scope"]);
-        rig.works("a.scope", DISK, 50);
-        rig.board.operations[0].batch = (50, 50 * 65_536);
-        rig.read();
-        assert_eq!(rig.guilty(0), None, "half of it came through the storage daemon");
-    }
-
-    #[test]
-    fn what_is_written_back_while_all_stand_still_is_nobodys_guilt() {
-        let mut rig = Rig::new(&["hog.scope", "writer.scope"]);
-        rig.works("hog.scope", DISK, 50);
-        rig.works("writer.scope", DISK, 2);
-        rig.board.hold = Hold::All;
-        assert!(rig.signal.urgent(&rig.board));
-        rig.read();
-        assert!(!rig.signal.urgent(&rig.board), "once");
-        for _ in 0..8 {
-            rig.works("writer.scope", DISK, 50);
-            rig.read();
-        }
-        assert_eq!(rig.guilty(0), named("hog.scope"));
-        // Nor when they run again.
-        rig.board.hold = Hold::Nobody;
-        assert!(rig.signal.urgent(&rig.board));
-        rig.read();
-        assert!(!rig.signal.urgent(&rig.board));
-        rig.works("hog.scope", DISK, 30);
-        rig.read();
-        assert_eq!(rig.guilty(0), named("hog.scope"));
-        for _ in 0..2 {
-            rig.works("writer.scope", DISK, 30);
-            rig.read();
-        }
-        assert_eq!(rig.guilty(0), named("writer.scope"), "but what it does now is");
-    }
-
-    #[test]
-    fn who_uses_the_disk_beside_those_who_stand_still_is_known() {
-        let mut rig = Rig::new(&["hog.scope", "other.scope"]);
-        rig.works("hog.scope", DISK, 50);
-        rig.read();
-        let hog = rig.board.guilty[0].unwrap();
-        assert!(rig.board.others_use[0] && !rig.board.held_work[0], "the hog itself, which runs");
-        rig.board.hold = Hold::Jobs(hog);
-        rig.works("hog.scope", DISK, 20);
-        rig.read();
-        assert!(!rig.board.others_use[0] && rig.board.held_work[0], "what it had written is its own");
-        rig.works("other.scope", DISK, 20);
-        rig.read();
-        assert!(rig.board.others_use[0]);
-        // Clients of the storage daemon are others too.
-        for _ in 0..6 {
-            rig.read();
-        }
-        assert!(!rig.board.others_use[0]);
-        rig.board.operations[0].batch = (50, 50 * 65_536);
-        rig.works("hog.scope", DISK, 10);
-        rig.read();
-        assert!(rig.board.others_use[0]);
-    }
-
-    #[test]
-    fn a_stream_does_not_hide_seeks() {
-        let mut rig = Rig::new(&["stream.scope", "seeks.scope"]);
-        // Forty times the bytes with as many requests: both are named.
-        rig.works("stream.scope", DISK, 40);
-        rig.writes("stream.scope", "8:16 rbytes=2000000000 wbytes=0 rios=10040 wios=0\n");
-        rig.writes("seeks.scope", "8:16 rbytes=655770624 wbytes=0 rios=10100 wios=0\n");
-        rig.writes("", "8:16 rbytes=2655770624 wbytes=0 rios=20140 wios=0\n");
-        rig.read();
-        let mut both = rig.guilty(0).unwrap();
-        both.sort();
-        assert_eq!(both, ["seeks.scope", "stream.scope"]);
-    }
-
-    #[test]
-    fn too_little_says_nothing_and_is_not_forgotten_either() {
-        let mut rig = Rig::new(&["a.scope"]);
-        for _ in 0..3 {
-            rig.works("a.scope", DISK, 1);
-            rig.read();
-            assert_eq!(rig.guilty(0), None);
-        }
-        rig.works("a.scope", DISK, 2);
-        rig.read();
-        assert_eq!(rig.guilty(0), named("a.scope"));
-        // Half a second without work ends a spell, and two of them the blame.
-        for _ in 0..11 {
-            rig.read();
-        }
-        assert_eq!(rig.guilty(0), None);
-    }
-
-    #[test]
-    fn without_disk_statistics_nobody_is_blamed_but_jobs_are_counted() {
-        let mut rig = Rig::new(&["a.scope"]);
-        rig.signal.enabled = false;
-        std::fs::create_dir(rig.slice().join("b.scope")).unwrap();
-        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Value);
-        assert_eq!(rig.board.jobs.count(), 2);
-        rig.board.hold = Hold::All;
-        assert!(!rig.signal.urgent(&rig.board));
-    }
-
-    #[test]
-    fn a_damaged_file_is_told_and_blames_nobody() {
-        let mut rig = Rig::new(&["a.scope"]);
-        rig.works("a.scope", DISK, 50);
-        rig.read();
-        assert_eq!(rig.guilty(0), named("a.scope"));
-        rig.works("a.scope", DISK, 50);
-        let good = std::fs::read_to_string(rig.slice().join("io.stat")).unwrap();
-        std::fs::write(rig.slice().join("io.stat"), "8:16 rbytes=x\n").unwrap();
-        rig.now_ns += SECOND_NS / 10;
-        assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Broken);
-        assert!(rig.signal.fault().contains("io.stat"), "{}", rig.signal.fault());
-        assert_eq!(rig.guilty(0), None);
-        std::fs::write(rig.slice().join("io.stat"), good).unwrap();
-        rig.read();
-        assert_eq!(rig.guilty(0), named("a.scope"), "nothing is lost");
-    }
-
-    #[test]
-    fn how_fast_batch_goes_through_the_daemons_is_known_at_once() {
-        let mut rig = Rig::new(&[]);
-        rig.board.operations[0].batch = (100, 100 * 65_536);
-        rig.now_ns += SECOND_NS / 10;
-        rig.signal.read(rig.now_ns, &mut rig.board);
-        let rate = rig.board.pace[0].daemon;
-        assert!((999.0..=1001.0).contains(&rate.requests), "{rate:?}");
-        assert_eq!(rig.board.guilty[0], None, "nobody in particular");
-    }
-}
+mod tests;

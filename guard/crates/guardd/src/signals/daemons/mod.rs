@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What batch does through the storage daemons, as far as it reaches the disks: the kernel charges it to the daemons, the latency
+//! segment tells what clients ask for, and of which job's address.
+//!
+//! **Reads**: whoever uses a disk waits for it. The requests that wait in the storage layer are counted at every tick; of what a disk
+//! reads for the daemons each has the share of that waiting which is his. What the page cache answers waits for nothing, be it ever
+//! so much, and hides nobody.
+//!
+//! **Writes** are gathered in memory and reach the disk when those who wrote may have gone: what was written and is not on the disk
+//! yet is kept in an account, and what a disk writes for the daemons is drawn from it in proportion.
+//!
+//! Clients of other nodes, and those of whom two jobs claim the address, are nobody's.
+
+use std::net::Ipv6Addr;
+
+use intf::segment::{Class, Client, InFlight, Op, SeriesDelta};
+
+use crate::jobs::JobTable;
+use crate::watch::Claim;
+
+/// So long the kernel keeps at most what was written (vm.dirty_expire_centisecs): what is older was deleted before.
+const KEPT_SECONDS: f64 = 30.0;
+
+/// More jobs than come to a node: room for what is told of them is made at the start.
+const CLAIMS: usize = 512;
+
+/// Requests and bytes. Shares of them are no whole numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Requests.
+    pub requests: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Work {
+    /// So much.
+    pub fn new(requests: u64, bytes: u64) -> Self {
+        Work { requests: requests as f64, bytes: bytes as f64 }
+    }
+
+    /// Both together.
+    pub fn plus(self, other: Work) -> Work {
+        Work { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
+    }
+
+    /// What is left without the other; never less than nothing.
+    pub fn less(self, other: Work) -> Work {
+        Work { requests: (self.requests - other.requests).max(0.0), bytes: (self.bytes - other.bytes).max(0.0) }
+    }
+
+    fn times(self, share: f64) -> Work {
+        Work { requests: self.requests * share, bytes: self.bytes * share }
+    }
+}
+
+/// What a disk did for the daemons between two settlements.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Done {
+    /// What it read.
+    pub reads: Work,
+    /// What it wrote.
+    pub writes: Work,
+}
+
+/// Of batch, and of all clients.
+#[derive(Clone, Copy, Debug, Default)]
+struct Classes<T> {
+    batch: T,
+    all: T,
+}
+
+/// One disk; filesystems that share one have one account.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// Ticks that requests for something to read waited, since the last settlement.
+    waited: Classes<u32>,
+    /// What was asked for since then.
+    reads: Classes<Work>,
+    writes: Classes<Work>,
+    /// Bytes written since the clients were last looked at.
+    written: Classes<u64>,
+    /// Bytes that were written and are not on the disk yet.
+    dirty: Classes<f64>,
+    /// What batch has done.
+    done: Work,
+}
+
+/// The same of one job.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    waited: u32,
+    dirty: f64,
+    done: Work,
+}
+
+struct Row {
+    number: u64,
+    /// Bytes written since the clients were last looked at, to any disk.
+    written: u64,
+    /// By disk.
+    cells: Box<[Cell]>,
+}
+
+/// A client record.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// Whose it is: the job's number and place.
+    owner: Option<(u64, u16)>,
+    written: u64,
+}
+
+/// All of it.
+pub struct Daemons {
+    /// Which account each filesystem has.
+    account_of: Vec<u16>,
+    accounts: Vec<Account>,
+    /// By place in the job table.
+    rows: Vec<Option<Row>>,
+    /// By index of the record.
+    clients: Vec<Known>,
+    /// A request of a client that is not known yet: the records are worth another look.
+    strangers: bool,
+    /// From where each job comes, in ascending order.
+    pub claims: Vec<Claim>,
+    /// Of that list.
+    pub claims_version: u64,
+    /// The jobs: number and place, in ascending order.
+    places: Vec<(u64, u16)>,
+    jobs_version: u64,
+}
+
+impl Default for Daemons {
+    fn default() -> Self {
+        Daemons {
+            account_of: Vec::new(),
+            accounts: Vec::new(),
+            rows: Vec::new(),
+            clients: Vec::new(),
+            strangers: false,
+            claims: Vec::with_capacity(CLAIMS),
+            claims_version: 0,
+            places: Vec::new(),
+            jobs_version: u64::MAX,
+        }
+    }
+}
+
+impl Daemons {
+    /// Another writer of the segment: all counters begin anew.
+    pub fn restart(&mut self, filesystems: usize) {
+        self.account_of = (0..filesystems as u16).collect();
+        self.accounts = vec![Account::default(); filesystems];
+        self.rows.clear();
+        self.clients.clear();
+    }
+
+    /// On which disk each filesystem is; one of which that is not known has an account of its own.
+    pub fn on_disks(&mut self, disks: &[(u32, u32)]) {
+        let first = |disk: &(u32, u32)| disks.iter().position(|other| other == disk && other.0 != 0);
+        for (index, account) in self.account_of.iter_mut().enumerate() {
+            *account = disks.get(index).and_then(first).unwrap_or(index) as u16;
+        }
+    }
+
+    /// Who is there. Allocates only when that has changed.
+    pub fn follow(&mut self, jobs: &JobTable) {
+        if self.jobs_version == jobs.version() {
+            return;
+        }
+        self.jobs_version = jobs.version();
+        self.places.clear();
+        self.places.extend(jobs.iter().map(|(place, job)| (job.number, place as u16)));
+        self.places.sort_unstable();
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            let there = |row: &Row| self.places.binary_search(&(row.number, place as u16)).is_ok();
+            if row.as_ref().is_some_and(|row| !there(row)) {
+                *row = None;
+            }
+        }
+    }
+
+    /// The job that comes from this address.
+    fn owner(&self, address: Ipv6Addr) -> Option<(u64, u16)> {
+        let claim = self.claims.binary_search_by_key(&address, |claim| claim.address).ok()?;
+        let number = self.claims.get(claim)?.number;
+        let place = self.places.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        self.places.get(place).copied()
+    }
+
+    fn account(&mut self, filesystem: u16) -> Option<(usize, &mut Account)> {
+        let account = usize::from(*self.account_of.get(usize::from(filesystem))?);
+        Some((account, self.accounts.get_mut(account)?))
+    }
+
+    /// A request waits, at this tick.
+    pub fn in_flight(&mut self, request: &InFlight) {
+        let kind = request.series.kind;
+        // Who writes waits for what others wrote as well; their account says more.
+        if matches!(kind.op(), Op::Write | Op::Sync | Op::Pacing | Op::Stall) {
+            return;
+        }
+        let Some((account, of)) = self.account(request.series.filesystem) else { return };
+        of.waited.all = of.waited.all.saturating_add(1);
+        if kind.class() != Class::Batch {
+            return;
+        }
+        of.waited.batch = of.waited.batch.saturating_add(1);
+        let Some(client) = request.client else { return };
+        let Some(known) = self.clients.get(client as usize) else {
+            self.strangers = true;
+            return;
+        };
+        let Some((number, place)) = known.owner else { return };
+        let row = self.rows.get_mut(usize::from(place)).and_then(Option::as_mut).filter(|row| row.number == number);
+        if let Some(cell) = row.and_then(|row| row.cells.get_mut(account)) {
+            cell.waited = cell.waited.saturating_add(1);
+        }
+    }
+
+    /// Requests have come back.
+    pub fn series(&mut self, delta: &SeriesDelta<'_>) {
+        let kind = delta.series.kind;
+        let Some((_, account)) = self.account(delta.series.filesystem) else { return };
+        let asked = match kind.op() {
+            Op::Pacing | Op::Stall => return,
+            Op::Write | Op::Sync => &mut account.writes,
+            Op::Read | Op::Open | Op::Meta => &mut account.reads,
+        };
+        let work = Work::new(delta.operations, delta.bytes);
+        let batch = kind.class() == Class::Batch;
+        asked.all = asked.all.plus(work);
+        if batch {
+            asked.batch = asked.batch.plus(work);
+        }
+        if kind.op() == Op::Write {
+            account.written.all = account.written.all.saturating_add(delta.bytes);
+            account.written.batch = account.written.batch.saturating_add(if batch { delta.bytes } else { 0 });
+        }
+    }
+
+    /// Has somebody come of whom nothing is known? Once.
+    pub fn strangers(&mut self) -> bool {
+        std::mem::take(&mut self.strangers)
+    }
+
+    /// A client record. Allocates for one that is new, and for a job that comes for the first time.
+    pub fn client(&mut self, client: &Client) {
+        let index = client.index as usize;
+        let owner = self.owner(client.address);
+        if self.clients.len() <= index {
+            self.clients.resize(index + 1, Known::default());
+        }
+        let Some(known) = self.clients.get_mut(index) else { return };
+        let written = client.bytes_written.saturating_sub(known.written);
+        // What was written between the end of one and the beginning of another who has its address is nobody's.
+        let same = known.owner == owner;
+        *known = Known { owner, written: client.bytes_written };
+        let Some((number, place)) = owner else { return };
+        let place = usize::from(place);
+        if self.rows.len() <= place {
+            self.rows.resize_with(place + 1, || None);
+        }
+        let Some(row) = self.rows.get_mut(place) else { return };
+        if row.as_ref().is_none_or(|row| row.number != number) {
+            let cells = vec![Cell::default(); self.accounts.len()].into();
+            *row = Some(Row { number, written: 0, cells });
+        }
+        if let Some(row) = row.as_mut().filter(|_| same) {
+            row.written = row.written.saturating_add(written);
+        }
+    }
+
+    /// All records have been looked at: who wrote what since the last time? To which disk a client wrote is not in its record; what it
+    /// cannot have written to others is certain.
+    pub fn clients_seen(&mut self) {
+        let all = self.accounts.iter().fold(0u64, |all, account| all.saturating_add(account.written.batch));
+        for (index, account) in self.accounts.iter_mut().enumerate() {
+            let written = std::mem::take(&mut account.written);
+            account.dirty.all += written.all as f64;
+            account.dirty.batch += written.batch as f64;
+            for row in self.rows.iter_mut().flatten().filter(|row| row.written > 0 && written.batch > 0) {
+                let certain = row.written.saturating_add(written.batch).saturating_sub(all);
+                if let Some(cell) = row.cells.get_mut(index) {
+                    cell.dirty += certain.min(row.written).min(written.batch) as f64;
+                }
+            }
+        }
+        self.rows.iter_mut().flatten().for_each(|row| row.written = 0);
+    }
+
+    /// Shares out what the disk of this filesystem did for the daemons in so long; `None` = it cannot be known: what was asked for.
+    pub fn settle(&mut self, filesystem: usize, done: Option<Done>, seconds: f64) {
+        // Once for each account.
+        if self.account_of.get(filesystem).is_none_or(|account| usize::from(*account) != filesystem) {
+            return;
+        }
+        let Some(account) = self.accounts.get_mut(filesystem) else { return };
+        let Account { waited, reads, writes, dirty, .. } = *account;
+        let done = done.unwrap_or(Done { reads: reads.all, writes: writes.all });
+        (account.waited, account.reads, account.writes) = Default::default();
+        let waited_all = f64::from(waited.all);
+        let read = match waited.all {
+            // So fast that nobody was seen to wait.
+            0 => Work {
+                requests: done.reads.requests * part(reads.batch.requests, reads.all.requests),
+                bytes: done.reads.bytes * part(reads.batch.bytes, reads.all.bytes),
+            },
+            _ => done.reads.times(f64::from(waited.batch) / waited_all),
+        };
+        let wrote = done.writes.times(part(dirty.batch, dirty.all));
+        account.done = account.done.plus(read).plus(wrote);
+        let kept = (1.0 - part(done.writes.bytes, dirty.all)) * (-seconds / KEPT_SECONDS).exp();
+        (account.dirty.batch, account.dirty.all) = (dirty.batch * kept, dirty.all * kept);
+        for cell in self.rows.iter_mut().flatten().filter_map(|row| row.cells.get_mut(filesystem)) {
+            let read = done.reads.times(part(f64::from(std::mem::take(&mut cell.waited)), waited_all));
+            let wrote = done.writes.times(part(cell.dirty, dirty.all));
+            cell.done = cell.done.plus(read).plus(wrote);
+            cell.dirty *= kept;
+        }
+    }
+
+    /// What batch has done on the disk of a filesystem through the daemons; only grows until a restart.
+    pub fn batch(&self, filesystem: usize) -> Work {
+        let account = self.account_of.get(filesystem).and_then(|account| self.accounts.get(usize::from(*account)));
+        account.map(|account| account.done).unwrap_or_default()
+    }
+
+    /// The same of the job of this place and number.
+    pub fn of(&self, place: usize, number: u64, filesystem: usize) -> Work {
+        let row = self.rows.get(place).and_then(Option::as_ref).filter(|row| row.number == number);
+        let account = self.account_of.get(filesystem);
+        let cell = row.zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
+        cell.map(|cell| cell.done).unwrap_or_default()
+    }
+}
+
+/// How much of the whole; no more than all of it.
+fn part(some: f64, whole: f64) -> f64 {
+    match whole > 0.0 {
+        true => (some / whole).min(1.0),
+        false => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;
