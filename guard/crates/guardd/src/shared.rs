@@ -14,7 +14,7 @@ use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
 use crate::reload::Reloaded;
 use crate::signals::{Histograms, Reading, Sample};
-use crate::watch::{Claim, Gauges};
+use crate::watch::{Claim, Gauges, Grown};
 
 /// What operators have asked for.
 #[derive(Default)]
@@ -54,6 +54,8 @@ pub struct Shared {
     pub gauges: Gauges,
     /// Under which address each job comes to the storage daemons.
     pub addresses: Told<Claim>,
+    /// What each job holds of memory.
+    pub growth: Told<Grown>,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.

@@ -16,6 +16,7 @@ use guardd::actuators::{ShapingActuator, SliceFreezer};
 use guardd::clock::SystemClock;
 use guardd::control::{ControlLoop, Parts, StateFile};
 use guardd::shared::{lock, Owner, Shared};
+use guardd::watch::{Claim, Grown};
 use intf::segment::layout::{Class, Kind, Op};
 use intf::segment::synthetic::SegmentWriter;
 use intf::segment::SeriesId;
@@ -87,6 +88,15 @@ fn a_tick_allocates_nothing() {
         state_file: StateFile::create(&folders.path("run")).unwrap(),
         config,
     });
+    // Three of them come to the storage daemon as well.
+    let address = |job: u8| std::net::Ipv4Addr::new(10, 127, 0, job).to_ipv6_mapped();
+    let number = |job: u8| {
+        let folder = folders.slice().join(format!("docker-{job:064}.scope"));
+        std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder).unwrap())
+    };
+    let claims: Vec<_> = (0..3).map(|job| Claim { address: address(job), number: number(job) }).collect();
+    shared.addresses.put(&claims);
+    let of_batch = |op, filesystem| SeriesId { filesystem, kind: Kind::of(op, Class::Batch).unwrap() };
     // The loop is told the time: a minute passes in a moment, with all that it does once a second.
     let begun_ns = monotonic_ns();
     let mut counted = Vec::new();
@@ -107,6 +117,16 @@ fn a_tick_allocates_nothing() {
             let series = SeriesId { filesystem, kind: Kind::of(Op::Read, Class::Storage).unwrap() };
             writer.complete(series, 8_000_000 + tick % 7 * 100_000, 65_536).unwrap();
         }
+        for job in 0..3u8 {
+            let filesystem = ((tick + u64::from(job)) % 96) as u16;
+            let client = Some(u32::from(job));
+            writer.begin(u32::from(job), of_batch(Op::Read, filesystem), now_ns - 1_000_000, 4096, client).unwrap();
+            writer.complete(of_batch(Op::Write, filesystem), 900_000, 65_536).unwrap();
+            writer.client(u32::from(job), address(job), tick * 4096, tick * 65_536).unwrap();
+        }
+        let held: Vec<_> =
+            (0..3).map(|job| Grown { number: number(job), bytes: tick, grown: tick, at_ns: now_ns }).collect();
+        shared.growth.put(&held);
         let before = ALLOCATIONS.with(Cell::get);
         control.tick(now_ns);
         let allocated = ALLOCATIONS.with(Cell::get) - before;

@@ -46,6 +46,18 @@ pub struct Record {
     /// For what ends a state: how long that state lasted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ns: Option<u64>,
+    /// By how much the memory of the job grew that was chosen for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growth: Option<Growth>,
+}
+
+/// Growth of a job's memory in the last minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Growth {
+    /// Bytes.
+    pub bytes: u64,
+    /// Of so many by which the memory of all jobs grew.
+    pub of: u64,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -150,6 +162,10 @@ impl Record {
             "stage" => "The next of those who stood still run again".into(),
             "open" => "New jobs are let in".into(),
             "close" => "No new jobs are let in".into(),
+            "vacate" if self.cause == "gauge_above" && self.jobs.len() == 1 => {
+                "The youngest job is to leave the node".into()
+            }
+            "vacate" if self.cause == "memory_growth" => "The job whose memory grew most is to leave the node".into(),
             "vacate" => "Jobs are to leave the node".into(),
             "evacuate" => "All jobs are to leave the node".into(),
             "kill" if self.outcome == Outcome::Failed => "Jobs could not be ended by force".into(),
@@ -226,9 +242,13 @@ impl Record {
             "breach_without_batch" => format!("{place} is slow although batch is not the cause{measured}"),
             "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
-            "gauge_above" => {
+            "gauge_above" | "memory_growth" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
-                format!("{gauge} is above its limit{measured}")
+                let growth = self.growth.map(|growth| {
+                    let (mib, of) = (growth.bytes >> 20, growth.of >> 20);
+                    format!("; of {of} MiB by which the memory of all jobs grew in a minute {mib} MiB are its own")
+                });
+                format!("{gauge} is above its limit{measured}{}", growth.unwrap_or_default())
             }
             "gauge_stale" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
@@ -319,6 +339,7 @@ mod tests {
             detail: String::new(),
             duration_ns: 0,
             lasted_ns: Some(1_230_000_000),
+            growth: None,
         }
     }
 
@@ -359,6 +380,27 @@ mod tests {
             "No new jobs are let in because storage-read spends its error budget too fast, \
              7.2 times as fast as it may (limit 6.0)."
         );
+        let memory = |cause, jobs: usize, growth| {
+            let evidence = Evidence {
+                objective: "storage-memory".into(),
+                series: String::new(),
+                value: 0.2,
+                limit: 0.1,
+                unit: "share".into(),
+            };
+            Record { evidence: Some(evidence), jobs: vec![Job::default(); jobs], growth, ..record(cause, "vacate") }
+                .sentence()
+        };
+        assert_eq!(
+            memory("memory_growth", 1, Some(Growth { bytes: 900 << 20, of: 1 << 30 })),
+            "The job whose memory grew most is to leave the node because storage-memory is above its limit \
+             (20 %, limit 10 %); of 1024 MiB by which the memory of all jobs grew in a minute 900 MiB are its own."
+        );
+        assert_eq!(
+            memory("gauge_above", 1, None),
+            "The youngest job is to leave the node because storage-memory is above its limit (20 %, limit 10 %)."
+        );
+        assert!(memory("gauge_above", 3, None).starts_with("Jobs are to leave the node because"));
         let adopted = record("adopted", "none");
         assert_eq!(adopted.sentence(), "The guard started and found batch frozen.");
     }

@@ -137,6 +137,29 @@ impl IoStat {
     }
 }
 
+/// Memory of one cgroup that its tasks hold: the kernel cannot drop it, as it can the page cache, only put it into swap.
+#[derive(Debug)]
+pub struct HeldMemory {
+    stat: KernFile,
+    swap: KernFile,
+}
+
+impl HeldMemory {
+    /// `cgroup` is its folder.
+    pub fn new(cgroup: &Path) -> Self {
+        let file = |name: &str| KernFile::new(cgroup.join(name));
+        HeldMemory { stat: file("memory.stat"), swap: file("memory.swap.current") }
+    }
+
+    /// Anonymous memory, that of tmpfs and shared memory, and what is in swap.
+    pub fn bytes(&mut self) -> Result<Option<u64>> {
+        let resident = parsed(&mut self.stat, |text| Ok(keyed(text, "anon")?.saturating_add(keyed(text, "shmem")?)))?;
+        // A kernel without swap has no such file.
+        let swapped = parsed(&mut self.swap, |text| number(text).ok_or((0, "not a number")))?.unwrap_or_default();
+        Ok(resident.map(|bytes| bytes.saturating_add(swapped)))
+    }
+}
+
 /// Lists the cgroups directly below one, without allocating.
 pub struct Children {
     path: PathBuf,
@@ -205,6 +228,8 @@ fn key_missing(key: &'static str) -> &'static str {
         "frozen" => "no `frozen`",
         "populated" => "no `populated`",
         "usage_usec" => "no `usage_usec`",
+        "anon" => "no `anon`",
+        "shmem" => "no `shmem`",
         _ => "a key is missing",
     }
 }
@@ -268,6 +293,21 @@ mod tests {
         assert_eq!(beer.memory_max_bytes().unwrap(), Some(2_500_853_760));
         let mut storage = Cgroup::new(fixture("cgroup/storage.slice"));
         assert_eq!(storage.memory_max_bytes().unwrap(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_tasks_hold_is_not_the_page_cache() {
+        let folder = damaged("memory.stat", "anon 300\nfile 9000\nkernel 11\nshmem 20\nfile_mapped 1\n");
+        let mut held = HeldMemory::new(folder.path());
+        assert_eq!(held.bytes().unwrap(), Some(320));
+        std::fs::write(folder.path().join("memory.swap.current"), "4000\n").unwrap();
+        assert_eq!(held.bytes().unwrap(), Some(4320));
+        std::fs::write(folder.path().join("memory.swap.current"), "max\n").unwrap();
+        assert!(held.bytes().is_err());
+        for text in ["anon 300\n", "shmem 20\n", "anon x\nshmem 20\n", ""] {
+            assert!(HeldMemory::new(damaged("memory.stat", text).path()).bytes().is_err(), "{text}");
+        }
+        assert_eq!(HeldMemory::new(&fixture("cgroup/gone.slice")).bytes().unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the ladder says about its decisions, in plain data; turned into journal records outside the loop.
 
+use crate::growth::Grower;
 use crate::jobs::Hold;
 use crate::squeeze::Resource;
 use intf::journal;
@@ -69,6 +70,8 @@ pub enum Cause {
     SignalMissing,
     /// A gauge is above its limit.
     GaugeAbove,
+    /// A gauge of memory is, and the memory of one job grew by more than that of all others.
+    MemoryGrowth,
     /// A gauge has not been read for too long.
     GaugeStale,
     /// The guard's own checks fail.
@@ -91,7 +94,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 38] = [
+    pub const ALL: [Cause; 39] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -121,6 +124,7 @@ impl Cause {
         Cause::SignalStale,
         Cause::SignalMissing,
         Cause::GaugeAbove,
+        Cause::MemoryGrowth,
         Cause::GaugeStale,
         Cause::SelfCheck,
         Cause::Drained,
@@ -164,6 +168,7 @@ impl Cause {
             Cause::SignalStale => "signal_stale",
             Cause::SignalMissing => "signal_missing",
             Cause::GaugeAbove => "gauge_above",
+            Cause::MemoryGrowth => "memory_growth",
             Cause::GaugeStale => "gauge_stale",
             Cause::SelfCheck => "self_check",
             Cause::Drained => "drained",
@@ -330,6 +335,8 @@ pub struct Event {
     pub filesystem: Option<u16>,
     /// The evidence.
     pub measure: Option<Measure>,
+    /// The job whose memory grew most is who is touched.
+    pub grower: Option<Grower>,
     /// How long the state that this ends had lasted.
     pub lasted_ns: Option<u64>,
 }
@@ -403,6 +410,7 @@ impl Event {
             detail: String::new(),
             duration_ns: 0,
             lasted_ns: self.lasted_ns,
+            growth: self.grower.map(|grower| journal::Growth { bytes: grower.grown, of: grower.of }),
         }
     }
 }
@@ -426,6 +434,7 @@ mod tests {
             series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
             filesystem: Some(0),
             measure: Some(Measure { value: 13.0, limit: 12.0, unit: Unit::Nats }),
+            grower: None,
             lasted_ns: Some(7),
         }
     }

@@ -16,6 +16,13 @@ pub struct Source {
     pub unit: Unit,
 }
 
+impl Source {
+    /// Does it say that memory is short?
+    pub fn is_of_memory(&self) -> bool {
+        self.name.split('.').any(|part| part == "memory")
+    }
+}
+
 const fn source(name: &'static str, unit: Unit, help: &'static str) -> Source {
     Source { name, help, unit }
 }
@@ -119,6 +126,8 @@ pub struct GaugeVerdict {
     pub since_ns: u64,
     /// What follows when it is broken.
     pub then: Then,
+    /// It is about memory.
+    pub of_memory: bool,
 }
 
 /// Judges one objective; remembers for how long it has been above.
@@ -137,7 +146,9 @@ pub struct GaugeJudge {
 impl GaugeJudge {
     /// For this objective; nothing seen yet.
     pub fn new(objective: &GaugeObjective) -> Self {
-        let (objective, verdict) = (objective.clone(), GaugeVerdict::default());
+        let of_memory = SOURCES.get(objective.source).is_some_and(Source::is_of_memory);
+        let verdict = GaugeVerdict { of_memory, ..GaugeVerdict::default() };
+        let objective = objective.clone();
         GaugeJudge { objective, broken: false, otherwise_ns: None, seen: false, gone_ns: None, verdict }
     }
 
@@ -286,6 +297,8 @@ mod tests {
         for (place, source) in SOURCES.iter().enumerate() {
             assert_eq!(source_of(source.name), Some(place));
         }
+        let of_memory = SOURCES.iter().filter(|source| source.is_of_memory()).count();
+        assert_eq!((of_memory, judge().verdict.of_memory), (7, true));
         assert_eq!(source_of("storage"), None);
     }
 }

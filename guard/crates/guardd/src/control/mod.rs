@@ -2,6 +2,7 @@
 //! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
 //! or another thread, and allocates nothing in steady state.
 
+mod growth;
 mod leave;
 mod limits;
 mod node;
@@ -28,6 +29,7 @@ use crate::shared::{Shared, SignalHealth};
 use crate::signals::{Board, Reading, Signal};
 use crate::worker::Wish;
 
+use growth::Growing;
 use leave::Leaving;
 use limits::Limits;
 
@@ -75,6 +77,7 @@ pub struct ControlLoop<F: Freezer> {
     /// What batch as a whole may have.
     shares: Shares,
     leaving: Leaving,
+    growing: Growing,
     worker: SyncSender<Wish>,
     /// It did not fit into the worker's channel.
     unsent: Option<Wish>,
@@ -170,6 +173,7 @@ impl<F: Freezer> ControlLoop<F> {
             limits: Limits::default(),
             shares: Shares::default(),
             leaving: Leaving::default(),
+            growing: Growing::new(),
             worker,
             unsent: None,
             state_file,
@@ -198,6 +202,7 @@ impl<F: Freezer> ControlLoop<F> {
             self.take_over();
             self.shared.addresses.take(&mut self.board.daemons.claims_version, &mut self.board.daemons.claims);
             self.look_around();
+            self.growing.look(&self.shared.growth, &self.board.jobs, now_ns);
             let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
             self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
         }
@@ -222,6 +227,7 @@ impl<F: Freezer> ControlLoop<F> {
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             oldest_first: self.board.jobs.oldest_first(),
+            grower: self.growing.found(&self.board.jobs),
             self_check: self.node.slice_present() && !self.signals.iter().any(|slot| slot.missed(now_ns)),
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),

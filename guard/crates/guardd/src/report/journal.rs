@@ -182,6 +182,7 @@ mod tests {
             detail: String::new(),
             duration_ns: 5,
             lasted_ns: None,
+            growth: None,
         }
     }
 

@@ -73,6 +73,7 @@ fn event(at_ns: u64, deed: Deed) -> Event {
         series: None,
         filesystem: None,
         measure: None,
+        grower: None,
         lasted_ns: None,
     }
 }

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod exec;
+mod growth;
 mod load;
 mod memory;
 mod network;
@@ -21,6 +22,7 @@ use crate::clock::Clock;
 use crate::shared::Shared;
 
 pub use addresses::Claim;
+pub use growth::Grown;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -93,6 +95,7 @@ impl Watch {
             Box::new(addresses::Addresses::new(config)),
             Box::new(pressure::PressureOfStorage::new(config)),
             Box::new(memory::Memory::new(config)),
+            Box::new(growth::Growth::new(config)),
             Box::new(network::Network::new(config)),
             Box::new(load::Load::new(config)),
             Box::new(stuck::Stuck::new(config)),

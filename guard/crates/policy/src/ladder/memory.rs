@@ -549,6 +549,7 @@ impl Memory {
             series: None,
             filesystem: None,
             measure: None,
+            grower: None,
             lasted_ns: None,
         };
         fill(&mut event);

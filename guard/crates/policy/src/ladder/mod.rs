@@ -19,6 +19,7 @@ use view::{About, Short, View};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
 use crate::gauge::GaugeVerdict;
+use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
 use crate::squeeze::{Change, Resource, Shares, Squeeze};
@@ -90,6 +91,8 @@ pub struct Inputs<'a> {
     pub living: JobSet,
     /// Their places, who began first before all others.
     pub oldest_first: &'a [usize],
+    /// The one of them whose memory grew by more than that of all others lately; `None` = that is not clear.
+    pub grower: Option<Grower>,
     /// The guard's own checks are good (cgroup tree, freezer, ...).
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.

@@ -6,6 +6,7 @@ use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
 use crate::gauge::{GaugeState, GaugeVerdict, Then};
+use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use crate::squeeze::Resource;
@@ -29,6 +30,8 @@ pub(super) struct About {
     used: bool,
     /// Who made it so, where that is known.
     pub guilty: Option<JobSet>,
+    /// Whose memory grew most, if that is why he was chosen.
+    grower: Option<Grower>,
 }
 
 impl About {
@@ -42,6 +45,7 @@ impl About {
             measure: Some(verdict.measure),
             used: false,
             guilty: None,
+            grower: None,
         };
         let used = about.if_guilty(inputs, limit).and_then(|used| used.filesystem);
         About { used: used.is_some(), guilty: used.and_then(|f| *inputs.guilty.get(usize::from(f))?), ..about }
@@ -72,6 +76,11 @@ impl About {
         About { gauge: u16::try_from(index).ok(), measure: Some(verdict.measure), ..About::default() }
     }
 
+    /// It touches this one for the growth of his memory.
+    pub fn because_of(self, grower: Option<Grower>) -> About {
+        About { grower, ..self }
+    }
+
     /// What was measured.
     pub fn value(&self) -> f64 {
         self.measure.map_or(0.0, |measure| measure.value)
@@ -87,6 +96,7 @@ impl About {
         event.series = self.series;
         event.filesystem = self.filesystem;
         event.measure = self.measure;
+        event.grower = self.grower;
     }
 }
 
@@ -139,6 +149,8 @@ pub(super) struct View {
     pub resumed: bool,
     /// A gauge says that jobs must go, one by one.
     pub crowded: Option<(Cause, About)>,
+    /// Whose memory grew most, where that gauge is of memory and it is clear.
+    pub grower: Option<Grower>,
     /// What storage is short of while batch may have less of it, by place in [`Resource::ALL`]; `None` = nothing is known.
     pub short: [Option<Short>; Resource::ALL.len()],
     /// A gauge says that all of them must.
@@ -174,6 +186,7 @@ impl View {
             ordered: inputs.ordered,
             resumed: inputs.resumed,
             crowded: None,
+            grower: None,
             short: Default::default(),
             danger: None,
             youngest: inputs.oldest_first.last().copied(),
@@ -209,7 +222,12 @@ impl View {
                 // That nothing is heard is no reason to throw anybody out.
                 _ if cause == Cause::GaugeStale => {}
                 Then::Close | Then::Throttle(_) => {}
-                Then::Vacate => view.crowded = view.crowded.or(about),
+                Then::Vacate if view.crowded.is_none() => {
+                    view.crowded = about;
+                    let there = |grower: &Grower| verdict.of_memory && inputs.living.contains(grower.place);
+                    view.grower = inputs.grower.filter(there);
+                }
+                Then::Vacate => {}
                 Then::Emergency => view.danger = view.danger.or(about),
             }
         }

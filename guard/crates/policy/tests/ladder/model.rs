@@ -129,6 +129,7 @@ impl Model {
             jobs: Some(4),
             living: policy::JobSet::default(),
             oldest_first: &[],
+            grower: None,
             self_check: true,
             drained: false,
             ordered: false,

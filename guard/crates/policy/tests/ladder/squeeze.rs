@@ -11,6 +11,7 @@ fn gauge(value: f64, resource: Resource) -> GaugeVerdict {
         measure: Measure { value, limit: 0.1, unit: Unit::Share },
         since_ns: 1,
         then: Then::Throttle(resource),
+        of_memory: resource == Resource::Memory,
     }
 }
 

@@ -4,8 +4,8 @@
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{
-    Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Inputs, JobSet, Ladder, LadderConfig, Level,
-    SignalState, Verdict,
+    Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
+    Level, SignalState, Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -26,6 +26,7 @@ pub struct Steps {
     pub held_work: [bool; 2],
     pub jobs: Option<u32>,
     pub living: JobSet,
+    pub grower: Option<Grower>,
     pub self_check: bool,
     pub drained: bool,
     pub ordered: bool,
@@ -80,6 +81,7 @@ impl Steps {
             held_work: [false; 2],
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
+            grower: None,
             self_check: true,
             drained: false,
             ordered: false,
@@ -114,6 +116,7 @@ impl Steps {
             jobs: self.jobs,
             living: self.living,
             oldest_first: &self.living.iter().collect::<Vec<_>>(),
+            grower: self.grower,
             self_check: self.self_check,
             drained: self.drained,
             ordered: self.ordered,

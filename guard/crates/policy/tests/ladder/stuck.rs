@@ -86,6 +86,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         jobs: None,
         living: policy::JobSet::default(),
         oldest_first: &[],
+        grower: None,
         self_check: true,
         drained: false,
         ordered: false,

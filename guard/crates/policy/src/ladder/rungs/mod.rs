@@ -48,8 +48,8 @@ fn vacate(cause: Cause, about: About, who: Hold) -> Transition {
     Transition { to: NodeState::Vacating, deed: Deed::Vacate, hold: who, ..freeze(cause, about) }
 }
 
-/// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: the youngest has the
-/// least to lose. Not if those who left before did not help.
+/// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: whoever took most of the
+/// memory that is short, else the youngest, who has the least to lose. Not if those who left before did not help.
 fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     if view.no_jobs || memory.config.dry_run {
         return None;
@@ -62,10 +62,15 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
         return None;
     };
     let settled = memory.left_ns.is_none_or(|left_ns| view.now_ns.saturating_sub(left_ns) >= SETTLE_NS);
-    let youngest = view.youngest.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
+    let (cause, about) = match view.grower {
+        Some(_) => (Cause::MemoryGrowth, about.because_of(view.grower)),
+        None => (cause, about),
+    };
+    let chosen = view.grower.map(|grower| grower.place).or(view.youngest);
+    let chosen = chosen.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
     let backoff_ns = memory.config.innocent_backoff_ns;
     let helps = settled && memory.room.ask(about.value(), backoff_ns, view.now_ns);
-    helps.then(|| vacate(cause, about, youngest))
+    helps.then(|| vacate(cause, about, chosen))
 }
 
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From what the watch thread read of each job's memory to the job that took most of what jobs took lately.
+
+use policy::growth::{grower, Held};
+use policy::Grower;
+
+use crate::jobs::JobTable;
+use crate::shared::Told;
+use crate::watch::Grown;
+
+/// An older reading says nothing about now.
+const OLD_NS: u64 = 15_000_000_000;
+
+/// What is known.
+pub struct Growing {
+    list: Vec<Grown>,
+    version: u64,
+    /// The one, and of which jobs that is said.
+    found: Option<Grower>,
+    jobs: u64,
+}
+
+impl Growing {
+    pub fn new() -> Self {
+        Growing { list: Vec::with_capacity(policy::JobSet::PLACES), version: 0, found: None, jobs: u64::MAX }
+    }
+
+    /// Once a second.
+    pub fn look(&mut self, told: &Told<Grown>, jobs: &JobTable, now_ns: u64) {
+        told.take(&mut self.version, &mut self.list);
+        let fresh = |grown: &&Grown| now_ns.saturating_sub(grown.at_ns) <= OLD_NS;
+        let held = jobs.iter().filter_map(|(place, job)| {
+            let known = self.list.iter().filter(fresh).find(|grown| grown.number == job.number)?;
+            Some(Held { place, bytes: known.bytes, grown: known.grown })
+        });
+        // What is not known of may have taken more.
+        self.found = if jobs.complete() { grower(held) } else { None };
+        self.jobs = jobs.version();
+    }
+
+    /// Who it is. Nobody as soon as somebody comes or goes, who may have his place: until the next look.
+    pub fn found(&self, jobs: &JobTable) -> Option<Grower> {
+        self.found.filter(|_| self.jobs == jobs.version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn the_one_is_known_by_the_number_of_his_cgroup_while_the_readings_are_fresh() {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = |job: &str| std::fs::create_dir(folder.path().join(job)).unwrap();
+        ["a.scope", "b.scope"].into_iter().for_each(begin);
+        let (mut table, nobody) = (JobTable::new(folder.path()), policy::JobSet::default());
+        table.look(false, &nobody);
+        let of = |scope: &str| table.iter().find(|(_, job)| job.scope == scope).map(|(place, job)| (place, job.number));
+        let (a, b) = (of("a.scope").unwrap(), of("b.scope").unwrap());
+        let (mut growing, told) = (Growing::new(), Told::default());
+        growing.look(&told, &table, 100 * S);
+        assert_eq!(growing.found(&table), None);
+        let grown = |number, mib: u64| Grown { number, bytes: mib << 20, grown: mib << 20, at_ns: 99 * S };
+        told.put(&[grown(a.1, 100), grown(b.1, 300), grown(b.1 + 7, 5000)]);
+        growing.look(&told, &table, 100 * S);
+        assert_eq!(growing.found(&table), Some(Grower { place: b.0, grown: 300 << 20, of: 400 << 20 }));
+        begin("c.scope");
+        table.look(false, &nobody);
+        assert_eq!(growing.found(&table), None);
+        growing.look(&told, &table, 114 * S);
+        assert!(growing.found(&table).is_some());
+        growing.look(&told, &table, 115 * S);
+        assert_eq!(growing.found(&table), None, "too old");
+    }
+}

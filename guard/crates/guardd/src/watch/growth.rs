@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! By how much the memory of each job has grown in the last minute: that which its tasks hold, not the page cache, which the kernel
+//! takes back when it must.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use kernfs::cgroup::{Children, HeldMemory};
+use policy::Config;
+
+use super::Source;
+use crate::jobs::NO_JOB;
+use crate::shared::Shared;
+
+/// What counts as lately.
+const WINDOW_NS: u64 = 60_000_000_000;
+
+/// How often each is read: the kernel sums up a cgroup's statistics for it.
+const PERIOD_NS: u64 = 5_000_000_000;
+
+/// What one job holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grown {
+    /// Inode of its cgroup.
+    pub number: u64,
+    /// Bytes that it holds, and by how many that grew.
+    pub bytes: u64,
+    /// See `bytes`.
+    pub grown: u64,
+    /// When that was read (CLOCK_MONOTONIC).
+    pub at_ns: u64,
+}
+
+struct Known {
+    scope: String,
+    number: u64,
+    memory: HeldMemory,
+    /// When it was read, and what it held, oldest first.
+    readings: VecDeque<(u64, u64)>,
+    due_ns: u64,
+    seen: bool,
+}
+
+/// The source.
+pub struct Growth {
+    slice: PathBuf,
+    children: Children,
+    known: Vec<Known>,
+    /// There was a look before: a job that is new now held nothing then.
+    looked: bool,
+    told: Vec<Grown>,
+}
+
+impl Growth {
+    /// Looks at nothing yet.
+    pub fn new(config: &Config) -> Self {
+        let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
+        Growth { children: Children::new(&slice), slice, known: Vec::new(), looked: false, told: Vec::new() }
+    }
+
+    /// Who is there.
+    fn follow(&mut self, now_ns: u64) {
+        self.known.iter_mut().for_each(|job| job.seen = false);
+        let (known, slice, looked) = (&mut self.known, &self.slice, self.looked);
+        let listed = self.children.each(|scope, number| {
+            if scope.starts_with(NO_JOB) {
+                return;
+            }
+            match known.iter_mut().find(|job| job.number == number && job.scope == scope) {
+                Some(job) => job.seen = true,
+                None => known.push(Known {
+                    memory: HeldMemory::new(&slice.join(scope)),
+                    scope: scope.to_owned(),
+                    number,
+                    readings: looked.then_some((now_ns, 0)).into_iter().collect(),
+                    due_ns: 0,
+                    seen: true,
+                }),
+            }
+        });
+        if listed.is_ok() {
+            self.known.retain(|job| job.seen);
+            self.looked = true;
+        }
+    }
+}
+
+impl Known {
+    fn read(&mut self, now_ns: u64) {
+        if now_ns < self.due_ns {
+            return;
+        }
+        self.due_ns = now_ns + PERIOD_NS;
+        // What cannot be read is left as it was, to become old.
+        let Ok(Some(bytes)) = self.memory.bytes() else { return };
+        self.readings.push_back((now_ns, bytes));
+        while self.readings.front().is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) > WINDOW_NS) {
+            self.readings.pop_front();
+        }
+    }
+
+    fn grown(&self) -> Option<Grown> {
+        let ((_, before), (at_ns, bytes)) = (*self.readings.front()?, *self.readings.back()?);
+        Some(Grown { number: self.number, bytes, grown: bytes.saturating_sub(before), at_ns })
+    }
+}
+
+impl Source for Growth {
+    fn read(&mut self, now_ns: u64, shared: &Shared) {
+        self.follow(now_ns);
+        self.known.iter_mut().for_each(|job| job.read(now_ns));
+        self.told.clear();
+        self.told.extend(self.known.iter().filter_map(Known::grown));
+        shared.growth.put(&self.told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    struct Slice {
+        folder: tempfile::TempDir,
+        source: Growth,
+        shared: Shared,
+        second: u64,
+    }
+
+    impl Slice {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"jobs.slice\"\n", folder.path().display());
+            std::fs::create_dir(folder.path().join("jobs.slice")).unwrap();
+            let source = Growth::new(&Config::parse("test", &text).unwrap());
+            Slice { folder, source, shared: Shared::default(), second: 100 }
+        }
+
+        /// As Linux 6.12 prints it; the page cache is large.
+        fn holds(&self, scope: &str, anon: u64, shmem: u64, swap: Option<u64>) {
+            let folder = self.folder.path().join("jobs.slice").join(scope);
+            std::fs::create_dir_all(&folder).unwrap();
+            let text = format!("anon {anon}\nfile 900000000\nkernel 7\nshmem {shmem}\nfile_mapped 1\n");
+            std::fs::write(folder.join("memory.stat"), text).unwrap();
+            match swap {
+                Some(swap) => std::fs::write(folder.join("memory.swap.current"), format!("{swap}\n")).unwrap(),
+                None => drop(std::fs::remove_file(folder.join("memory.swap.current"))),
+            }
+        }
+
+        /// What each holds, and by how much that grew, after so many seconds.
+        fn after(&mut self, seconds: u64) -> Vec<(u64, u64)> {
+            for _ in 0..seconds {
+                self.second += 1;
+                self.source.read(self.second * S, &self.shared);
+            }
+            let (mut list, mut seen) = (Vec::new(), u64::MAX);
+            self.shared.growth.take(&mut seen, &mut list);
+            list.sort_by_key(|grown| grown.bytes);
+            list.iter().map(|grown| (grown.bytes, grown.grown)).collect()
+        }
+    }
+
+    #[test]
+    fn what_was_held_before_the_guard_came_is_no_growth_and_what_a_new_one_takes_is() {
+        let mut slice = Slice::new();
+        slice.holds("old.scope", 500, 20, Some(3));
+        assert_eq!(slice.after(1), [(523, 0)]);
+        slice.holds("new.scope", 700, 0, None);
+        slice.holds("old.scope", 500, 40, Some(3));
+        assert_eq!(slice.after(6), [(543, 20), (700, 700)]);
+        // What is put into swap is held as before.
+        slice.holds("old.scope", 100, 40, Some(403));
+        assert_eq!(slice.after(6)[0], (543, 20));
+        slice.holds("old.scope", 100, 0, Some(0));
+        assert_eq!(slice.after(6)[0], (100, 0), "less is no growth");
+    }
+
+    #[test]
+    fn after_a_minute_it_is_forgotten_and_with_its_job_as_well() {
+        let mut slice = Slice::new();
+        slice.holds("a.scope", 100, 0, None);
+        slice.after(5);
+        slice.holds("a.scope", 600, 0, None);
+        assert_eq!(slice.after(50), [(600, 500)]);
+        assert_eq!(slice.after(20), [(600, 0)]);
+        std::fs::remove_dir_all(slice.folder.path().join("jobs.slice/a.scope")).unwrap();
+        assert_eq!(slice.after(1), []);
+    }
+
+    #[test]
+    fn what_cannot_be_read_becomes_old() {
+        let mut slice = Slice::new();
+        slice.holds("a.scope", 100, 0, None);
+        assert_eq!(slice.after(1), [(100, 0)]);
+        std::fs::write(slice.folder.path().join("jobs.slice/a.scope/memory.stat"), "anon x\nshmem 0\n").unwrap();
+        assert_eq!(slice.after(30), [(100, 0)]);
+        let at_ns = slice.source.told[0].at_ns;
+        assert_eq!(at_ns, 101 * S);
+    }
+}
