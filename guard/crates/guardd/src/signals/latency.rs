@@ -179,6 +179,7 @@ impl Signal for Latency {
         } = board;
         let version = filesystems_version;
         daemons.follow(jobs);
+        daemons.tick(now_ns);
         let mut collector =
             Collector { filesystems, version, histograms, operations, batch_share, batch_share_now, daemons };
         let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {

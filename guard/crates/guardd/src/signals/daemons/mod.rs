@@ -2,8 +2,8 @@
 //! What batch does through the storage daemons, as far as it reaches the disks: the kernel charges it to the daemons, the latency
 //! segment tells what clients ask for, and of which job's address.
 //!
-//! **Reads**: whoever uses a disk waits for it. The requests that wait in the storage layer are counted at every tick; of what a disk
-//! reads for the daemons each has the share of that waiting which is his. What the page cache answers waits for nothing, be it ever
+//! **Reads**: whoever uses a disk waits for it. The requests that wait in the storage layer are looked at with every tick; of what a
+//! disk reads for the daemons each has the share of that waiting which is his. What the page cache answers waits for nothing, be it ever
 //! so much, and hides nobody.
 //!
 //! **Writes** are gathered in memory and reach the disk when those who wrote may have gone: what was written and is not on the disk
@@ -20,6 +20,9 @@ use crate::watch::Claim;
 
 /// So long the kernel keeps at most what was written (vm.dirty_expire_centisecs): what is older was deleted before.
 const KEPT_SECONDS: f64 = 30.0;
+
+/// A tick that came late counts for no more than this: nobody saw what was then.
+const TICK_MOST_NS: u64 = 100_000_000;
 
 /// More jobs than come to a node: room for what is told of them is made at the start.
 const CLAIMS: usize = 512;
@@ -73,8 +76,8 @@ struct Classes<T> {
 /// One disk; filesystems that share one have one account.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
-    /// Ticks that requests for something to read waited, since the last settlement.
-    waited: Classes<u32>,
+    /// For how long requests for something to read waited since the last settlement, in nanoseconds.
+    waited: Classes<u64>,
     /// What was asked for since then.
     reads: Classes<Work>,
     writes: Classes<Work>,
@@ -89,7 +92,7 @@ struct Account {
 /// The same of one job.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cell {
-    waited: u32,
+    waited: u64,
     dirty: f64,
     done: Work,
 }
@@ -119,6 +122,9 @@ pub struct Daemons {
     rows: Vec<Option<Row>>,
     /// By index of the record.
     clients: Vec<Known>,
+    /// When requests were last looked at, and how long before that the time before.
+    looked_ns: u64,
+    tick_ns: u64,
     /// A request of a client that is not known yet: the records are worth another look.
     strangers: bool,
     /// From where each job comes, in ascending order.
@@ -137,6 +143,8 @@ impl Default for Daemons {
             accounts: Vec::new(),
             rows: Vec::new(),
             clients: Vec::new(),
+            looked_ns: 0,
+            tick_ns: 1,
             strangers: false,
             claims: Vec::with_capacity(CLAIMS),
             claims_version: 0,
@@ -193,19 +201,26 @@ impl Daemons {
         Some((account, self.accounts.get_mut(account)?))
     }
 
-    /// A request waits, at this tick.
+    /// Requests are about to be looked at: each has probably waited since the last time.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.tick_ns = now_ns.saturating_sub(self.looked_ns).min(TICK_MOST_NS);
+        self.looked_ns = now_ns;
+    }
+
+    /// A request waits.
     pub fn in_flight(&mut self, request: &InFlight) {
         let kind = request.series.kind;
         // Who writes waits for what others wrote as well; their account says more.
         if matches!(kind.op(), Op::Write | Op::Sync | Op::Pacing | Op::Stall) {
             return;
         }
+        let tick_ns = self.tick_ns;
         let Some((account, of)) = self.account(request.series.filesystem) else { return };
-        of.waited.all = of.waited.all.saturating_add(1);
+        of.waited.all = of.waited.all.saturating_add(tick_ns);
         if kind.class() != Class::Batch {
             return;
         }
-        of.waited.batch = of.waited.batch.saturating_add(1);
+        of.waited.batch = of.waited.batch.saturating_add(tick_ns);
         let Some(client) = request.client else { return };
         let Some(known) = self.clients.get(client as usize) else {
             self.strangers = true;
@@ -214,7 +229,7 @@ impl Daemons {
         let Some((number, place)) = known.owner else { return };
         let row = self.rows.get_mut(usize::from(place)).and_then(Option::as_mut).filter(|row| row.number == number);
         if let Some(cell) = row.and_then(|row| row.cells.get_mut(account)) {
-            cell.waited = cell.waited.saturating_add(1);
+            cell.waited = cell.waited.saturating_add(tick_ns);
         }
     }
 
@@ -299,21 +314,21 @@ impl Daemons {
         let Account { waited, reads, writes, dirty, .. } = *account;
         let done = done.unwrap_or(Done { reads: reads.all, writes: writes.all });
         (account.waited, account.reads, account.writes) = Default::default();
-        let waited_all = f64::from(waited.all);
+        let waited_all = waited.all as f64;
         let read = match waited.all {
             // So fast that nobody was seen to wait.
             0 => Work {
                 requests: done.reads.requests * part(reads.batch.requests, reads.all.requests),
                 bytes: done.reads.bytes * part(reads.batch.bytes, reads.all.bytes),
             },
-            _ => done.reads.times(f64::from(waited.batch) / waited_all),
+            _ => done.reads.times(waited.batch as f64 / waited_all),
         };
         let wrote = done.writes.times(part(dirty.batch, dirty.all));
         account.done = account.done.plus(read).plus(wrote);
         let kept = (1.0 - part(done.writes.bytes, dirty.all)) * (-seconds / KEPT_SECONDS).exp();
         (account.dirty.batch, account.dirty.all) = (dirty.batch * kept, dirty.all * kept);
         for cell in self.rows.iter_mut().flatten().filter_map(|row| row.cells.get_mut(filesystem)) {
-            let read = done.reads.times(part(f64::from(std::mem::take(&mut cell.waited)), waited_all));
+            let read = done.reads.times(part(std::mem::take(&mut cell.waited) as f64, waited_all));
             let wrote = done.writes.times(part(cell.dirty, dirty.all));
             cell.done = cell.done.plus(read).plus(wrote);
             cell.dirty *= kept;

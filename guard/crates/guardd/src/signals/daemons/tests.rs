@@ -108,6 +108,20 @@ fn what_a_disk_reads_is_theirs_who_wait_for_it() {
 }
 
 #[test]
+fn ticks_of_any_length_count_for_what_they_are() {
+    let mut rig = Rig::new();
+    const MS: u64 = 1_000_000;
+    rig.daemons.tick(5000 * MS);
+    for (now_ns, client) in [(5020 * MS, 0), (5030 * MS, 1), (5040 * MS, 1), (5060 * MS, 1), (9060 * MS, 0)] {
+        rig.daemons.tick(now_ns);
+        rig.daemons.wait(0, Op::Read, Class::Batch, Some(client), 1);
+    }
+    // 20 ms and no more than 100 of a guard that was stopped for 4 s, against 40.
+    rig.settle(160, 0);
+    assert_eq!(rig.done(0), [160, 120, 40]);
+}
+
+#[test]
 fn what_the_page_cache_answers_hides_nobody() {
     let mut rig = Rig::new();
     // 100000 reads for b, of which the disk knows nothing, beside ten that it does; 40 for a.
