@@ -2,8 +2,8 @@
 """A job attacks a data disk while a storage user reads from it: with the guard the user's p99 is back within 2 s.
 
 The same attack runs with the guard stopped, which proves that the test can fail. Victim: the storage client outside
-the node. Innocent: a CPU job beside the hog. It runs on while the hog alone stands still; where nobody can tell who it
-was (an attack through XRootD) it loses no more than the time the guard says batch was frozen.
+the node. Innocent: a CPU job beside the hog. It runs on while the hog alone stands still, whichever way it goes to the disk:
+directly, or through XRootD, where the kernel charges all of it to storage and the address of the hog's container tells who it was.
 
 When neighbours of this machine took its CPU while the latency was measured, nothing was shown, whatever the latency:
 the attack is done again on a fresh node, twice at most.
@@ -42,6 +42,8 @@ WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
 QUIET = 8.0
 QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 HOLD = 10.0  # guard.toml's shortest freeze
+# At a time: until it is known who it was, and what an emulated CPU that many want adds.
+STOOD = {"direct": HOLD / 2, "xrootd": 1.5}
 ATTACK = 25.0
 STORAGE = "storage.slice"
 
@@ -173,7 +175,7 @@ def test_with_the_guard(
     print(f"frozen {frozen_at[0] - seen.struck:.2f} s after the signal to attack")
 
     assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
-    report_of(jobs.hog, timeout=400)
+    hostile = report_of(jobs.hog, timeout=400)
     assert_one_run(jobs.hog)
     report = report_of(jobs.innocent, timeout=400)
     assert_one_run(jobs.innocent)
@@ -181,13 +183,15 @@ def test_with_the_guard(
     frozen = guard.metric("beer_frozen_seconds_total")
     print(f"the innocent stood still for {lost} s at a time, batch was frozen for {frozen} s")
     assert lost <= frozen + 5, "the innocent stood still for longer than batch was frozen"
-    if hog == "direct":
-        alone = [one for one in guard.decisions() if one.action == "narrow" and one.time > seen.struck]
-        scope = jobs.scopes[0].rsplit("/", 1)[1]
-        assert alone, f"nobody in particular was blamed:\n{guard.why()}"
-        assert {one.jobs for one in alone} == {(scope,)}, f"not the hog alone:\n{guard.why()}"
-        assert lost < HOLD / 2, "the innocent stood still with the hog"
-        assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
+    alone = [one for one in guard.decisions() if one.action == "narrow" and one.time > seen.struck]
+    scope = jobs.scopes[0].rsplit("/", 1)[1]
+    assert alone, f"nobody in particular was blamed:\n{guard.why()}"
+    assert {one.jobs for one in alone} == {(scope,)}, f"not the hog alone:\n{guard.why()}"
+    assert lost < STOOD[hog], "the innocent stood still with the hog"
+    assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
+    if hog == "xrootd":
+        print(f"a request of the hog took {hostile['slowest_seconds']} s")
+        assert hostile["slowest_seconds"] > HOLD / 2, "nothing held what the hog had asked for"
     guard.wait_for_state("open", timeout=180)
 
 

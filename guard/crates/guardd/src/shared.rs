@@ -151,6 +151,8 @@ pub struct Snapshot {
     pub jobs: Option<u32>,
     /// Those of them that stand still.
     pub held_jobs: u32,
+    /// Those of which it is known from where they come to the storage daemons.
+    pub located_jobs: u32,
     /// Which.
     pub hold: Hold,
     /// Who is to leave the node.

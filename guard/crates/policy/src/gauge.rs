@@ -63,7 +63,7 @@ pub enum Then {
     /// Nothing else.
     #[default]
     Close,
-    /// The youngest job leaves, and then the next one, for as long as it is above.
+    /// A job leaves, and then the next one, for as long as it is above.
     Vacate,
     /// All jobs leave.
     Emergency,

@@ -494,6 +494,7 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::Jobs(set) => set.len() as u32,
             Hold::All => view.jobs.unwrap_or_default(),
         };
+        view.located_jobs = self.board.daemons.located();
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
         view.leave = actions.leave;
         view.shares = self.shares;

@@ -57,6 +57,7 @@ metrics! {
     Gauge OFFERED_MEMORY "beer_offered_memory_bytes" "Memory offered to batch now."
     Gauge JOBS "beer_jobs" "Job containers on the node."
     Gauge JOBS_HELD "beer_jobs_held" "Those of them that the guard has frozen."
+    Gauge JOBS_LOCATED "beer_jobs_located" "Jobs of which it is known from which address they come to the storage daemons."
     Gauge SLICE_PRESENT "beer_jobs_slice_present" "1 while the slice of the jobs is there."
     Gauge OBJECTIVE_LEARNED "beer_objective_learned" "1 if it judges the whole latency against a learned baseline, 0 if only the share over the threshold."
     Gauge OBJECTIVE_DEPENDENCE "beer_objective_dependence" "How many requests share one fate: evidence is divided by this, by 8 at most. 0 while unknown."

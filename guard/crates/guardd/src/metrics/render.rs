@@ -80,6 +80,7 @@ impl Renderer {
             out.single(&names::JOBS, f64::from(jobs));
         }
         out.single(&names::JOBS_HELD, f64::from(view.held_jobs));
+        out.single(&names::JOBS_LOCATED, f64::from(view.located_jobs));
         out.single(&names::SLICE_PRESENT, flag(view.slice));
         out.single(&names::PRECAUTIONS, view.counters.precautions as f64);
         out.single(&names::NEEDLESS, view.counters.needless as f64);

@@ -188,6 +188,12 @@ impl Daemons {
         }
     }
 
+    /// How many jobs there are of which it is known from where they come.
+    pub fn located(&self) -> u32 {
+        let known = |number: &u64| self.claims.iter().any(|claim| claim.number == *number);
+        self.places.iter().filter(|(number, _)| known(number)).count() as u32
+    }
+
     /// The job that comes from this address.
     fn owner(&self, address: Ipv6Addr) -> Option<(u64, u16)> {
         let claim = self.claims.binary_search_by_key(&address, |claim| claim.address).ok()?;

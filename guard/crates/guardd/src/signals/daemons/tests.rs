@@ -210,8 +210,10 @@ fn an_address_that_changes_hands_takes_nothing_along() {
     rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 10);
     rig.settle(10, 300);
     assert_eq!(rig.done(0), [450, 20, 110], "a third of what was written");
+    assert_eq!(rig.daemons.located(), 1);
     // A job that has ended has none, whatever is claimed for its number.
     rig.daemons.claimed(&[("10.127.0.2", 12345)]);
+    assert_eq!(rig.daemons.located(), 0);
     rig.records(300 * MIB, 0);
     rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 10);
     rig.settle(10, 0);
