@@ -278,7 +278,7 @@ fn count_cpus(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{damaged, fixture};
+    use crate::testing::{container, damaged, fixture};
 
     #[test]
     fn captured_tree() {
@@ -297,6 +297,7 @@ mod tests {
 
     #[test]
     fn what_tasks_hold_is_not_the_page_cache() {
+        assert_eq!(HeldMemory::new(&container("cgroup")).bytes().unwrap(), Some(12_443_648));
         let folder = damaged("memory.stat", "anon 300\nfile 9000\nkernel 11\nshmem 20\nfile_mapped 1\n");
         let mut held = HeldMemory::new(folder.path());
         assert_eq!(held.bytes().unwrap(), Some(320));

@@ -60,13 +60,13 @@ fn parse(text: &str) -> std::result::Result<Vec<Ipv4Addr>, (usize, &'static str)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{damaged, fixture};
+    use crate::testing::{container, damaged};
 
     #[test]
     fn of_a_container() {
-        let found = addresses(&fixture("container/proc"), "1083").unwrap().unwrap();
+        let found = addresses(&container("proc"), "1311").unwrap().unwrap();
         assert_eq!(found, [Ipv4Addr::new(10, 127, 0, 2)]);
-        assert_eq!(addresses(&fixture("container/proc"), "1084").unwrap(), None);
+        assert_eq!(addresses(&container("proc"), "1312").unwrap(), None);
     }
 
     #[test]
@@ -91,9 +91,9 @@ mod tests {
 
     #[test]
     fn the_first_process_of_a_container() {
-        let proc = fixture("container/proc");
+        let proc = container("proc");
         assert!(
-            is_first(&proc, "1083").unwrap() && !is_first(&proc, "1200").unwrap() && !is_first(&proc, "1").unwrap()
+            is_first(&proc, "1311").unwrap() && !is_first(&proc, "1400").unwrap() && !is_first(&proc, "1").unwrap()
         );
         for (text, first) in [
             ("NSpid:\t7\t1\n", true),
@@ -110,12 +110,13 @@ mod tests {
 
     #[test]
     fn in_which_cgroup_a_process_is() {
-        let proc = fixture("container/proc");
-        assert!(in_cgroup(&proc, "1083", "docker-a6d5.scope").unwrap());
-        assert!(
-            !in_cgroup(&proc, "1083", "docker-a6d.scope").unwrap()
-                && !in_cgroup(&proc, "9", "docker-a6d5.scope").unwrap()
-        );
+        let proc = container("proc");
+        let scope = "docker-43ab1d2673b79f028aa939c040dff5161a59eb459bdd8c52944fc1e8564e35aa.scope";
+        for process in ["1311", "1400"] {
+            assert!(in_cgroup(&proc, process, scope).unwrap() && in_cgroup(&proc, process, "beer-jobs.slice").unwrap());
+            assert!(!in_cgroup(&proc, process, "docker-43ab1d.scope").unwrap());
+        }
+        assert!(!in_cgroup(&proc, "9", scope).unwrap(), "there is no such process");
         let folder = damaged("7/cgroup", "1:cpu:/docker-a6d5.scope\n0::/machine.slice/libpod-7.scope/container\n");
         assert!(in_cgroup(folder.path(), "7", "libpod-7.scope").unwrap());
         assert!(!in_cgroup(folder.path(), "7", "docker-a6d5.scope").unwrap(), "of another hierarchy");

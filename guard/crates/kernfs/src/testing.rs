@@ -8,6 +8,11 @@ pub fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/6.12.107").join(name)
 }
 
+/// What a container there looks like.
+pub fn container(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/6.12.117").join(name)
+}
+
 /// A directory that holds one file with this text.
 pub fn damaged(name: &str, text: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();

@@ -120,8 +120,8 @@ impl Hold {
 const COVERED: f32 = 0.9;
 
 /// The fewest jobs that did nearly all of batch's work on a device. `work` = work done lately by each job, in any unit; `all` = that of
-/// batch as a whole, in which there may be more: of jobs that have ended, or through the storage daemons. Seeks hide behind streams
-/// when work is counted in bytes, and streams behind seeks when it is counted in requests: ask for both.
+/// batch as a whole, in which there may be more: of jobs that have ended, or of clients of the storage daemons who are none of them.
+/// Seeks hide behind streams when work is counted in bytes, and streams behind seeks when it is counted in requests: ask for both.
 ///
 /// `None` = not known: too much of it is of nobody in the table, or there is none. No job with less work than another is named before
 /// it, so that who does nothing there is never to blame.

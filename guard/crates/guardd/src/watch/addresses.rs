@@ -225,13 +225,19 @@ mod tests {
         let b = node.job("docker-b.scope", 200, &["10.127.0.3", "10.128.0.9"]);
         // What else is in the container may have a network of its own.
         node.network("1100", &["10.127.0.3"]);
-        node.write("jobs.slice/libpod-conmon-c.scope/cgroup.procs", "300\n");
+        node.job("libpod-conmon-c.scope", 300, &["10.127.0.9"]);
         assert_eq!(node.told(), [at("10.127.0.2", a), at("10.127.0.3", b), at("10.128.0.9", b)]);
         node.end("docker-a.scope");
         assert_eq!(node.told(), [at("10.127.0.3", b), at("10.128.0.9", b)]);
         // The address goes to the next one, and the name of the scope may as well.
         let next = node.job("docker-a.scope", 400, &["10.127.0.2"]);
         assert_eq!(node.told()[0], at("10.127.0.2", next));
+        // And if nobody looked in between: its folder stays, so that the number is another one.
+        let jobs = node.folder.path().join("jobs.slice");
+        std::fs::rename(jobs.join("docker-a.scope"), node.folder.path().join("gone")).unwrap();
+        let last = node.job("docker-a.scope", 500, &["10.127.0.2"]);
+        assert!(last != next);
+        assert_eq!(node.told()[0], at("10.127.0.2", last));
     }
 
     #[test]

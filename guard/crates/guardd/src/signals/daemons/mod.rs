@@ -312,7 +312,7 @@ impl Daemons {
 
     /// Shares out what the disk of this filesystem did for the daemons in so long; `None` = it cannot be known: what was asked for.
     pub fn settle(&mut self, filesystem: usize, done: Option<Done>, seconds: f64) {
-        // Once for each account.
+        // It was done with the first filesystem on that disk.
         if self.account_of.get(filesystem).is_none_or(|account| usize::from(*account) != filesystem) {
             return;
         }

@@ -41,7 +41,8 @@ const MIB: u64 = 1 << 20;
 
 /// Two filesystems on disks of their own, and jobs a.scope (10.127.0.2, client 0) and b.scope (10.127.0.3, client 1).
 struct Rig {
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
+    jobs: JobTable,
     daemons: Daemons,
     /// Place and number.
     a: (usize, u64),
@@ -51,21 +52,35 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut jobs = JobTable::new(folder.path());
+        let mut jobs = JobTable::new(folder.path().join("jobs"));
         for job in ["a.scope", "b.scope"] {
-            std::fs::create_dir(folder.path().join(job)).unwrap();
+            std::fs::create_dir_all(folder.path().join("jobs").join(job)).unwrap();
         }
         jobs.look(false, &policy::JobSet::default());
-        let of = |scope: &str| jobs.iter().find(|(_, job)| job.scope == scope).map(|(p, job)| (p, job.number)).unwrap();
-        let (a, b) = (of("a.scope"), of("b.scope"));
+        let (a, b) = (Rig::of(&jobs, "a.scope"), Rig::of(&jobs, "b.scope"));
         let mut daemons = Daemons::default();
         daemons.restart(2);
         daemons.on_disks(&[(8, 0), (8, 16)]);
         daemons.follow(&jobs);
         daemons.claimed(&[("10.127.0.2", a.1), ("10.127.0.3", b.1)]);
-        let mut rig = Rig { _folder: folder, daemons, a, b };
+        let mut rig = Rig { folder, jobs, daemons, a, b };
         rig.records(0, 0);
         rig
+    }
+
+    fn of(jobs: &JobTable, scope: &str) -> (usize, u64) {
+        jobs.iter().find(|(_, job)| job.scope == scope).map(|(place, job)| (place, job.number)).unwrap()
+    }
+
+    /// a.scope ends, and another one comes to its place.
+    fn replace_a(&mut self) -> (usize, u64) {
+        // Its folder stays for the moment, so that its number is not used again at once.
+        std::fs::rename(self.folder.path().join("jobs/a.scope"), self.folder.path().join("gone")).unwrap();
+        self.jobs.look(false, &policy::JobSet::default());
+        std::fs::create_dir(self.folder.path().join("jobs/c.scope")).unwrap();
+        self.jobs.look(false, &policy::JobSet::default());
+        self.daemons.follow(&self.jobs);
+        Rig::of(&self.jobs, "c.scope")
     }
 
     /// What both have written in all.
@@ -97,6 +112,9 @@ fn what_a_disk_reads_is_theirs_who_wait_for_it() {
         rig.daemons.wait(0, Op::Read, Class::Storage, None, 4);
         rig.daemons.wait(0, Op::Read, Class::Internal, None, 1);
         rig.daemons.wait(1, Op::Read, Class::Batch, Some(1), 50);
+        // Who writes waits for what others wrote.
+        rig.daemons.wait(0, Op::Write, Class::Batch, Some(1), 50);
+        rig.daemons.wait(0, Op::Sync, Class::Batch, Some(1), 50);
     }
     rig.settle(200, 0);
     assert_eq!(rig.done(0), [150, 120, 10], "and two tenths are of a client of whom nothing is known");
@@ -219,6 +237,24 @@ fn an_address_that_changes_hands_takes_nothing_along() {
     rig.settle(10, 0);
     assert_eq!(rig.done(0), [460, 20, 110]);
     assert_eq!(rig.daemons.of(rig.a.0, a + 1, 0), Work::default());
+}
+
+#[test]
+fn who_comes_to_the_place_of_another_is_not_taken_for_him() {
+    let mut rig = Rig::new();
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 10);
+    rig.settle(10, 0);
+    let c = rig.replace_a();
+    assert_eq!((c.0, rig.done(0)), (rig.a.0, [10, 0, 0]), "it has gone with all that it did");
+    rig.daemons.claimed(&[("10.127.0.4", c.1)]);
+    // The records of the others have not been looked at again yet.
+    rig.daemons.record(2, "10.127.0.4", 0);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 10);
+    rig.settle(10, 0);
+    assert_eq!(rig.daemons.of(c.0, c.1, 0), Work::default());
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(2), 10);
+    rig.settle(10, 0);
+    assert_eq!(rig.daemons.of(c.0, c.1, 0).requests, 10.0);
 }
 
 #[test]
