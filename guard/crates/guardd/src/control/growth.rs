@@ -73,5 +73,10 @@ mod tests {
         assert!(growing.found(&table).is_some());
         growing.look(&told, &table, 115 * S);
         assert_eq!(growing.found(&table), None, "too old");
+        // Of one who has no place nothing is known, and he may be the one.
+        (0..policy::JobSet::PLACES).for_each(|number| begin(&format!("{number}.scope")));
+        table.look(false, &nobody);
+        growing.look(&told, &table, 100 * S);
+        assert_eq!(growing.found(&table), None);
     }
 }

@@ -43,6 +43,8 @@ struct Rig {
     /// The storage daemon, and the watch thread, give signs of life.
     daemon: bool,
     watch: bool,
+    /// How short of memory storage is.
+    memory: f64,
     /// Requests of job a.scope so far, and how many more come with each tick: they make reads slow.
     job: u64,
     attack: u64,
@@ -99,6 +101,7 @@ impl Rig {
             hangs: false,
             daemon: true,
             watch: true,
+            memory: 0.0,
             job: 0,
             attack: 0,
         }
@@ -129,7 +132,8 @@ impl Rig {
             // All but the one that the loop itself reads.
             let sources = policy::gauge::SOURCES.iter().filter(|source| source.name != "storage.overloaded");
             for source in sources.filter(|_| self.watch) {
-                self.control.shared.gauges.put(source.name, Some(0.0), now_ns);
+                let value = if source.name == "storage.pressure.memory.full" { self.memory } else { 0.0 };
+                self.control.shared.gauges.put(source.name, Some(value), now_ns);
             }
             if !self.hangs && self.daemon {
                 let latency_ns = if self.attack > 0 { 500_000_000 } else { 8_000_000 };
@@ -302,6 +306,36 @@ fn an_attack_from_an_address_that_is_nobodys_freezes_all_of_them() {
     for claims in [|_: &[u64]| vec![], |jobs: &[u64]| vec![jobs[0].max(jobs[1]) + 1000]] {
         let (_, writes, _) = attacked_through_the_daemon(claims);
         assert_eq!(writes, [Hold::All]);
+    }
+}
+
+#[test]
+fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
+    for (grown, leaves) in [([300, 100], "a.scope"), ([200, 200], "b.scope")] {
+        let mut rig = Rig::new(RecordingFreezer::default());
+        let folder = |job: &str| rig.folders.path().join("jobs.slice").join(job);
+        // The one that is made later has the larger number in any cgroup hierarchy, and here as a rule.
+        let mut jobs = ["a.scope", "b.scope"].map(|job| {
+            std::fs::create_dir(folder(job)).unwrap();
+            (std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder(job)).unwrap()), job)
+        });
+        jobs.sort_unstable();
+        let place_of = |leaves: &str| if leaves == "a.scope" { jobs[0] } else { jobs[1] };
+        let (_, expected) = place_of(leaves);
+        rig.pass(10 * SECOND_NS);
+        rig.memory = 0.5;
+        for _ in 0..12 {
+            let at_ns = rig.clock.monotonic_ns();
+            let of =
+                |(number, mib): (u64, u64)| crate::watch::Grown { number, bytes: mib << 20, grown: mib << 20, at_ns };
+            rig.control.shared.growth.put(&[of((jobs[0].0, grown[0])), of((jobs[1].0, grown[1]))]);
+            rig.pass(SECOND_NS);
+        }
+        assert!(rig.state().starts_with("state=vacating"), "{}", rig.state());
+        let reason = if grown[0] > grown[1] { "memory_growth" } else { "gauge_above" };
+        assert!(rig.state().contains(&format!("reason={reason} ")), "{}", rig.state());
+        let wish = rig.wishes.try_iter().last().unwrap();
+        assert_eq!(wish.leavers.iter().map(|leaver| &*leaver.scope).collect::<Vec<_>>(), [expected]);
     }
 }
 

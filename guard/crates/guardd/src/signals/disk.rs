@@ -353,6 +353,8 @@ fn mounted_device(proc: &Path, sys: &Path, path: &Path) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
+    use intf::segment::{Class, Op};
+
     use super::*;
 
     fn entry() -> Entry {
@@ -492,6 +494,99 @@ mod tests {
         assert!(rig.read(112).1.is_nan(), "nobody knows when that was");
         rig.done(900_100, 800_050);
         assert_eq!(rig.read(113), (Reading::Value, 0.5));
+    }
+
+    /// Requests of batch through the daemons, as far as they reached the disk of the first filesystem.
+    fn through(rig: &Rig) -> f64 {
+        rig.board.daemons.batch(0).requests
+    }
+
+    #[test]
+    fn what_is_left_of_the_disk_is_for_those_who_wait_in_the_daemons() {
+        let mut rig = Rig::new();
+        rig.board.daemons.restart(1);
+        std::fs::create_dir(rig.folder.path().join("beer.slice")).unwrap();
+        let all_of_batch = |rig: &Rig, reads: u64| {
+            let text = format!("8:0 rbytes=0 wbytes=0 rios={reads} wios=0 dbytes=0 dios=0\n");
+            std::fs::write(rig.folder.path().join("beer.slice/io.stat"), text).unwrap();
+        };
+        rig.done(1000, 500);
+        all_of_batch(&rig, 600);
+        rig.read(100);
+        // Of 400 reads 100 were batch's directly, 60 of them the jobs'; three requests of four in the daemons are batch's.
+        let wait = |rig: &mut Rig| {
+            rig.board.daemons.wait(0, Op::Read, Class::Batch, None, 30);
+            rig.board.daemons.wait(0, Op::Read, Class::Storage, None, 10);
+        };
+        wait(&mut rig);
+        rig.done(1400, 560);
+        all_of_batch(&rig, 700);
+        let (reading, share) = rig.read(101);
+        assert_eq!((reading, through(&rig)), (Reading::Value, 225.0));
+        assert_eq!(share, (60.0 + 225.0) / 400.0);
+        // Where the slice of all of batch says nothing it is the jobs' at least.
+        std::fs::write(rig.folder.path().join("beer.slice/io.stat"), "").unwrap();
+        rig.done(1500, 560);
+        rig.read(102);
+        wait(&mut rig);
+        rig.done(1900, 660);
+        rig.read(103);
+        assert_eq!(through(&rig), 225.0 + 225.0);
+        // What the disk writes is work as well.
+        for (second, writes) in [(104, 300), (105, 600)] {
+            rig.stats(&format!("   8       0 sda 1900 0 8 1 {writes} 0 0 0 0 1 1 0 0 0 0 0 0\n"));
+            rig.io(&format!("8:0 rbytes=0 wbytes=0 rios=660 wios={} dbytes=0 dios=0\n", writes / 2));
+            rig.read(second);
+        }
+        assert_eq!(rig.read(105).1, 0.5);
+    }
+
+    #[test]
+    fn what_was_taken_for_done_while_nothing_could_be_read_is_not_done_again() {
+        let mut rig = Rig::new();
+        rig.board.daemons.restart(1);
+        rig.done(1000, 0);
+        rig.read(100);
+        rig.board.daemons.asked(0, Op::Read, Class::Batch, 10, 0);
+        rig.stats("damaged\n");
+        assert_eq!((rig.read(101).0, through(&rig)), (Reading::Broken, 10.0));
+        rig.board.daemons.wait(0, Op::Read, Class::Batch, None, 10);
+        rig.done(1010, 0);
+        rig.read(102);
+        assert_eq!(through(&rig), 10.0);
+        rig.board.daemons.wait(0, Op::Read, Class::Batch, None, 10);
+        rig.done(1020, 0);
+        rig.read(103);
+        assert_eq!(through(&rig), 20.0);
+    }
+
+    #[test]
+    fn two_filesystems_on_a_disk_share_what_it_does() {
+        let mut rig = Rig::new();
+        let other = intf::segment::Filesystem { path: "/data/02".into(), ..rig.board.filesystems[0].clone() };
+        rig.board.filesystems.push(other);
+        rig.board.daemons.restart(2);
+        rig.done(1000, 0);
+        rig.read(100);
+        rig.board.daemons.wait(1, Op::Read, Class::Batch, None, 10);
+        rig.board.daemons.wait(0, Op::Read, Class::Storage, None, 10);
+        rig.done(1100, 0);
+        rig.read(101);
+        assert_eq!([0, 1].map(|filesystem| rig.board.daemons.batch(filesystem).requests), [50.0; 2]);
+    }
+
+    #[test]
+    fn what_led_to_a_freeze_is_settled_at_once() {
+        let mut rig = Rig::new();
+        rig.done(1000, 0);
+        rig.read(100);
+        assert!(!rig.signal.urgent(&rig.board));
+        rig.board.hold = Hold::All;
+        assert!(rig.signal.urgent(&rig.board));
+        rig.read(101);
+        assert!(!rig.signal.urgent(&rig.board), "once");
+        rig.board.hold = Hold::Nobody;
+        assert!(rig.signal.urgent(&rig.board), "and when they run again");
     }
 
     #[test]

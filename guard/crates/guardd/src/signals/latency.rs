@@ -248,3 +248,62 @@ impl Signal for Latency {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use intf::segment::synthetic::SegmentWriter;
+    use intf::segment::{Kind, SeriesId};
+
+    use super::*;
+    use crate::watch::Claim;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn clients_are_looked_at_once_a_second_and_at_once_when_a_new_one_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().display();
+        let text = format!(
+            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs\"\n[signals.latency]\nsegment = \"{root}/beer.lat\"\n"
+        );
+        let config = Config::parse("test", &text).unwrap();
+        std::fs::create_dir_all(folder.path().join("jobs/a.scope")).unwrap();
+        let mut board = Board::new(&config);
+        board.jobs.look(false, &policy::JobSet::default());
+        let (place, number) = board.jobs.iter().map(|(place, job)| (place, job.number)).next().unwrap();
+        let address = std::net::Ipv4Addr::new(10, 127, 0, 2).to_ipv6_mapped();
+        board.daemons.claims = vec![Claim { address, number }];
+        let owner = Owner::new(&rustix::process::getuid().as_raw().to_string());
+        owner.resolve(std::path::Path::new("/etc/passwd"));
+        let mut signal = Latency::new(&config, owner);
+        let mut writer =
+            SegmentWriter::create(&folder.path().join("beer.lat"), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
+        let series = |op| SeriesId { filesystem: 0, kind: Kind::of(op, Class::Batch).unwrap() };
+        let mut read = |at: u64, board: &mut Board, writer: &mut SegmentWriter| {
+            writer.heartbeat(at * MS).unwrap();
+            assert_eq!(signal.read(at * MS, board), Reading::Value);
+        };
+        read(5000, &mut board, &mut writer);
+        writer.client(0, address, 0, 0).unwrap();
+        writer.begin(0, series(Op::Read), 5000 * MS, 4096, Some(0)).unwrap();
+        for at in [5020, 5100, 5120] {
+            read(at, &mut board, &mut writer);
+        }
+        // From the tick on in which its record was seen, a tenth of a second after the last look.
+        board.daemons.asked(0, Op::Read, Class::Batch, 120, 0);
+        board.daemons.settle(0, None, 0.1);
+        let done = |board: &Board| board.daemons.of(place, number, 0).requests.round();
+        assert_eq!((board.daemons.batch(0).requests, done(&board)), (120.0, 20.0));
+        writer.end(0).unwrap();
+        // What it writes is known with the next look.
+        writer.client(0, address, 0, 65_536).unwrap();
+        writer.complete(series(Op::Write), MS, 65_536).unwrap();
+        read(5500, &mut board, &mut writer);
+        board.daemons.settle(0, None, 0.1);
+        assert_eq!(done(&board), 20.0);
+        read(6120, &mut board, &mut writer);
+        board.daemons.asked(0, Op::Write, Class::Batch, 7, 65_536);
+        board.daemons.settle(0, None, 0.1);
+        assert_eq!(done(&board), 27.0);
+    }
+}

@@ -240,13 +240,16 @@ fn what_the_daemons_do_while_all_stand_still_is_nobodys_guilt() {
 
 #[test]
 fn who_was_there_before_the_guard_is_not_blamed_for_it() {
-    let mut rig = Rig::new(&["hog.scope"]);
+    let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
     rig.through(Some("hog.scope"), 5000);
     rig.signal.known = false;
     rig.signal.rows.clear();
     rig.read();
     rig.read();
     assert_eq!(rig.guilty(0), None);
+    rig.works("calm.scope", DISK, 50);
+    rig.read();
+    assert_eq!(rig.guilty(0), named("calm.scope"));
 }
 
 #[test]
