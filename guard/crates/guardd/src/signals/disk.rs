@@ -276,8 +276,11 @@ fn since(now: &DiskCounters, then: &DiskCounters) -> Option<Done> {
         let bytes = sectors.0.checked_sub(sectors.1)?.saturating_mul(512);
         Some(Work::new(requests.0.checked_sub(requests.1)?, bytes))
     };
+    let reads = work((now.reads, then.reads), (now.read_sectors, then.read_sectors))?;
+    let waited_ns = f64::from(now.read_ms.wrapping_sub(then.read_ms)) * 1e6;
     Some(Done {
-        reads: work((now.reads, then.reads), (now.read_sectors, then.read_sectors))?,
+        read_ns: if reads.requests > 0.0 { waited_ns / reads.requests } else { 0.0 },
+        reads,
         writes: work((now.writes, then.writes), (now.write_sectors, then.write_sectors))?,
     })
 }
@@ -288,6 +291,7 @@ fn directly(now: &DeviceIo, then: &DeviceIo) -> Done {
         Work::new(requests.0.saturating_sub(requests.1), bytes.0.saturating_sub(bytes.1))
     };
     Done {
+        read_ns: 0.0,
         reads: work((now.reads, then.reads), (now.read_bytes, then.read_bytes)),
         writes: work((now.writes, then.writes), (now.write_bytes, then.write_bytes)),
     }
@@ -307,7 +311,7 @@ fn larger(all: DeviceIo, jobs: DeviceIo) -> DeviceIo {
 /// What is left of it for the daemons.
 fn beyond(done: Done, now: &DeviceIo, then: &DeviceIo) -> Done {
     let direct = directly(now, then);
-    Done { reads: done.reads.less(direct.reads), writes: done.writes.less(direct.writes) }
+    Done { reads: done.reads.less(direct.reads), writes: done.writes.less(direct.writes), read_ns: done.read_ns }
 }
 
 /// What a filesystem lies on.
@@ -405,7 +409,7 @@ mod tests {
     #[test]
     fn what_others_do_on_the_device_counts_as_all() {
         let (mut entry, second) = (entry(), Duration::from_secs(1));
-        let disk = Some(Done { reads: Work::new(400, 0), writes: Work::default() });
+        let disk = Some(Done { reads: Work::new(400, 0), ..Done::default() });
         entry.share(direct(100), Work::default(), Traffic::default(), disk, second, 0.8);
         assert_eq!(entry.batch / entry.all, 0.25);
         // What the page cache gave to storage clients was no work.
@@ -587,6 +591,16 @@ mod tests {
         assert!(!rig.signal.urgent(&rig.board), "once");
         rig.board.hold = Hold::Nobody;
         assert!(rig.signal.urgent(&rig.board), "and when they run again");
+    }
+
+    #[test]
+    fn how_long_a_read_takes_is_known() {
+        let counters = |reads, read_ms| DiskCounters { reads, read_ms, ..DiskCounters::default() };
+        let took = |now, then| since(&now, &then).unwrap().read_ns;
+        assert_eq!(took(counters(300, 1000), counters(100, 400)), 3e6);
+        assert_eq!(took(counters(101, 3), counters(100, u32::MAX - 4)), 8e6, "the kernel's number wraps");
+        assert_eq!(took(counters(100, 400), counters(100, 400)), 0.0);
+        assert_eq!(since(&counters(99, 0), &counters(100, 0)), None, "another disk");
     }
 
     #[test]

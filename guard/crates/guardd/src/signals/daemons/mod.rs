@@ -2,9 +2,10 @@
 //! What batch does through the storage daemons, as far as it reaches the disks: the kernel charges it to the daemons, the latency
 //! segment tells what clients ask for, and of which job's address.
 //!
-//! **Reads**: whoever uses a disk waits for it. The requests that wait in the storage layer are looked at with every tick; of what a
-//! disk reads for the daemons each has the share of that waiting which is his. What the page cache answers waits for nothing, be it ever
-//! so much, and hides nobody.
+//! **Reads**: what the page cache answers takes no time, be it ever so much: of what a disk reads for the daemons batch has its share of
+//! the requests that took some. A share of requests and not of time, for who has a lower I/O priority waits for longer and gets less.
+//! Which clients they are of tell those that wait in the storage layer, looked at with every tick: among themselves all of batch
+//! are served alike.
 //!
 //! **Writes** are gathered in memory and reach the disk when those who wrote may have gone: what was written and is not on the disk
 //! yet is kept in an account, and what a disk writes for the daemons is drawn from it in proportion.
@@ -13,13 +14,19 @@
 
 use std::net::Ipv6Addr;
 
-use intf::segment::{Class, Client, InFlight, Op, SeriesDelta};
+use intf::segment::layout::bucket_lower;
+use intf::segment::{Class, Client, InFlight, Op, SeriesDelta, BUCKETS};
 
 use crate::jobs::JobTable;
 use crate::watch::Claim;
 
 /// So long the kernel keeps at most what was written (vm.dirty_expire_centisecs): what is older was deleted before.
 const KEPT_SECONDS: f64 = 30.0;
+
+/// What takes less than this part of what a read takes at the disk was not read there; nor, whatever takes less than the first of these
+/// times. What takes longer than the second was, however slow the disk is.
+const SOME_TIME: f64 = 0.25;
+const SOME_TIME_NS: [f64; 2] = [20e3, 1e6];
 
 /// A tick that came late counts for no more than this: nobody saw what was then.
 const TICK_MOST_NS: u64 = 100_000_000;
@@ -60,8 +67,10 @@ impl Work {
 /// What a disk did for the daemons between two settlements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
-    /// What it read.
+    /// What it read, and how long a read took on average, in nanoseconds; 0 = not known.
     pub reads: Work,
+    /// See `reads`.
+    pub read_ns: f64,
     /// What it wrote.
     pub writes: Work,
 }
@@ -78,9 +87,12 @@ struct Classes<T> {
 struct Account {
     /// For how long requests for something to read waited since the last settlement, in nanoseconds.
     waited: Classes<u64>,
-    /// What was asked for since then.
+    /// What was asked for since then, and which reads took some time.
     reads: Classes<Work>,
+    slow_reads: Classes<Work>,
     writes: Classes<Work>,
+    /// How long that is: from this bucket of a histogram on.
+    slow_from: usize,
     /// Bytes written since the clients were last looked at.
     written: Classes<u64>,
     /// Bytes that were written and are not on the disk yet.
@@ -243,16 +255,15 @@ impl Daemons {
     pub fn series(&mut self, delta: &SeriesDelta<'_>) {
         let kind = delta.series.kind;
         let Some((_, account)) = self.account(delta.series.filesystem) else { return };
-        let asked = match kind.op() {
-            Op::Pacing | Op::Stall => return,
-            Op::Write | Op::Sync => &mut account.writes,
-            Op::Read | Op::Open | Op::Meta => &mut account.reads,
-        };
         let work = Work::new(delta.operations, delta.bytes);
         let batch = kind.class() == Class::Batch;
-        asked.all = asked.all.plus(work);
-        if batch {
-            asked.batch = asked.batch.plus(work);
+        match kind.op() {
+            Op::Pacing | Op::Stall => return,
+            Op::Write | Op::Sync => account.writes.add(work, batch),
+            Op::Read | Op::Open | Op::Meta => {
+                account.reads.add(work, batch);
+                account.slow_reads.add(slow_part(account.slow_from, delta, work), batch);
+            }
         }
         if kind.op() == Op::Write {
             account.written.all = account.written.all.saturating_add(delta.bytes);
@@ -317,24 +328,26 @@ impl Daemons {
             return;
         }
         let Some(account) = self.accounts.get_mut(filesystem) else { return };
-        let Account { waited, reads, writes, dirty, .. } = *account;
-        let done = done.unwrap_or(Done { reads: reads.all, writes: writes.all });
-        (account.waited, account.reads, account.writes) = Default::default();
-        let waited_all = waited.all as f64;
-        let read = match waited.all {
-            // So fast that nobody was seen to wait.
-            0 => Work {
-                requests: done.reads.requests * part(reads.batch.requests, reads.all.requests),
-                bytes: done.reads.bytes * part(reads.batch.bytes, reads.all.bytes),
+        let Account { waited, reads, slow_reads, writes, dirty, slow_from, .. } = *account;
+        let known = done.is_some();
+        let done = done.unwrap_or(Done { reads: reads.all, writes: writes.all, read_ns: 0.0 });
+        (account.waited, account.reads, account.slow_reads, account.writes) = Default::default();
+        account.slow_from = if known { slow_bucket(done.read_ns).unwrap_or(slow_from) } else { 0 };
+        let came = if known { slow_reads } else { reads };
+        let read = match came.all.requests > 0.0 {
+            true => Work {
+                requests: done.reads.requests * part(came.batch.requests, came.all.requests),
+                bytes: done.reads.bytes * part(came.batch.bytes, came.all.bytes),
             },
-            _ => done.reads.times(waited.batch as f64 / waited_all),
+            // None has come back yet.
+            false => done.reads.times(part(waited.batch as f64, waited.all as f64)),
         };
         let wrote = done.writes.times(part(dirty.batch, dirty.all));
         account.done = account.done.plus(read).plus(wrote);
         let kept = (1.0 - part(done.writes.bytes, dirty.all)) * (-seconds / KEPT_SECONDS).exp();
         (account.dirty.batch, account.dirty.all) = (dirty.batch * kept, dirty.all * kept);
         for cell in self.rows.iter_mut().flatten().filter_map(|row| row.cells.get_mut(filesystem)) {
-            let read = done.reads.times(part(std::mem::take(&mut cell.waited) as f64, waited_all));
+            let read = read.times(part(std::mem::take(&mut cell.waited) as f64, waited.batch as f64));
             let wrote = done.writes.times(part(cell.dirty, dirty.all));
             cell.done = cell.done.plus(read).plus(wrote);
             cell.dirty *= kept;
@@ -354,6 +367,31 @@ impl Daemons {
         let cell = row.zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
         cell.map(|cell| cell.done).unwrap_or_default()
     }
+}
+
+impl Classes<Work> {
+    fn add(&mut self, work: Work, batch: bool) {
+        self.all = self.all.plus(work);
+        if batch {
+            self.batch = self.batch.plus(work);
+        }
+    }
+}
+
+/// Of these requests those that took some time.
+fn slow_part(slow_from: usize, delta: &SeriesDelta<'_>, work: Work) -> Work {
+    if slow_from == 0 {
+        return work;
+    }
+    let slow = delta.buckets.get(slow_from..).unwrap_or_default().iter().map(|count| u64::from(*count)).sum::<u64>();
+    work.times(part((slow + u64::from(delta.over)) as f64, work.requests))
+}
+
+/// Some time on a disk where a read takes so long.
+fn slow_bucket(read_ns: f64) -> Option<usize> {
+    let [least, most] = SOME_TIME_NS;
+    let some_ns = (read_ns > 0.0).then(|| (SOME_TIME * read_ns).clamp(least, most))? as u64;
+    (0..BUCKETS).find(|bucket| bucket_lower(*bucket) >= some_ns)
 }
 
 /// How much of the whole; no more than all of it.

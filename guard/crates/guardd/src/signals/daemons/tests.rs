@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Disks and jobs of which the test says what the segment would tell.
 
+use intf::segment::layout::bucket_of;
 use intf::segment::{Kind, SeriesId, BUCKETS};
 
 use super::*;
@@ -12,6 +13,15 @@ impl Daemons {
         let (sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0);
         let buckets = &[0; BUCKETS];
         self.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets });
+    }
+
+    /// The same, each after so long.
+    pub fn served(&mut self, filesystem: u16, class: Class, operations: u64, bytes: u64, latency_ns: u64) {
+        let series = SeriesId { filesystem, kind: Kind::of(Op::Read, class).unwrap() };
+        let mut buckets = [0; BUCKETS];
+        buckets[bucket_of(latency_ns).unwrap()] = operations as u32;
+        let (sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0);
+        self.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets: &buckets });
     }
 
     /// So many requests of a client wait at one tick.
@@ -38,6 +48,9 @@ impl Daemons {
 }
 
 const MIB: u64 = 1 << 20;
+
+/// How long the disk takes for a read.
+const READ_NS: f64 = 8e6;
 
 /// Two filesystems on disks of their own, and jobs a.scope (10.127.0.2, client 0) and b.scope (10.127.0.3, client 1).
 struct Rig {
@@ -92,7 +105,7 @@ impl Rig {
 
     fn settle(&mut self, reads: u64, writes: u64) {
         let (reads, writes) = (Work::new(reads, reads * MIB), Work::new(writes, writes * MIB));
-        self.daemons.settle(0, Some(Done { reads, writes }), 1.0);
+        self.daemons.settle(0, Some(Done { reads, writes, read_ns: READ_NS }), 1.0);
     }
 
     /// Requests of batch, of a and of b on the disk of this filesystem.
@@ -142,20 +155,62 @@ fn ticks_of_any_length_count_for_what_they_are() {
 #[test]
 fn what_the_page_cache_answers_hides_nobody() {
     let mut rig = Rig::new();
-    // 100000 reads for b, of which the disk knows nothing, beside ten that it does; 40 for a.
-    rig.daemons.asked(0, Op::Read, Class::Batch, 100_040, 1 << 40);
-    rig.daemons.asked(0, Op::Read, Class::Storage, 10, 10);
+    rig.settle(50, 0);
+    // 100000 reads for b, of which the disk knows nothing; 40 for a, and 10 for storage.
+    rig.daemons.served(0, Class::Batch, 100_000, 1 << 40, 30_000);
+    rig.daemons.served(0, Class::Storage, 70_000, 1 << 40, 30_000);
+    rig.daemons.served(0, Class::Batch, 40, 40 * MIB, 5_000_000);
+    rig.daemons.served(0, Class::Storage, 10, 10 * MIB, 5_000_000);
     rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 40);
     rig.daemons.wait(0, Op::Read, Class::Storage, None, 10);
+    rig.settle(50, 0);
+    assert_eq!(rig.done(0), [40, 40, 0]);
+    assert_eq!(rig.daemons.batch(0).bytes, (40 * MIB) as f64);
+    // Where all of it came from there the disk worked for somebody else.
+    rig.daemons.served(0, Class::Batch, 100_000, 1 << 40, 30_000);
     rig.settle(50, 0);
     assert_eq!(rig.done(0), [40, 40, 0]);
 }
 
 #[test]
+fn who_has_a_lower_priority_waits_for_longer_and_does_no_more_for_it() {
+    let mut rig = Rig::new();
+    rig.settle(50, 0);
+    rig.daemons.served(0, Class::Storage, 95, 95 * MIB, 8_000_000);
+    rig.daemons.served(0, Class::Batch, 5, 5 * MIB, 900_000_000);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 300);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(1), 75);
+    rig.daemons.wait(0, Op::Read, Class::Storage, None, 15);
+    rig.settle(100, 0);
+    assert_eq!(rig.done(0), [5, 4, 1]);
+}
+
+#[test]
+fn what_takes_some_time_depends_on_the_disk() {
+    // Half a millisecond is nothing for a disk with a head and a lot for a flash disk, on which 40 us are some time; 2 ms always are.
+    for (read_ns, found) in [(8e6, [0, 0, 10]), (200e3, [0, 10, 10]), (100e3, [10, 10, 10]), (1e9, [0, 0, 10])] {
+        let of = |latency_ns| {
+            let mut rig = Rig::new();
+            for _ in 0..2 {
+                // Before a disk has been seen to read all counts.
+                let (reads, writes) = (Work::new(20, 0), Work::default());
+                rig.daemons.settle(0, Some(Done { reads, writes, read_ns }), 1.0);
+                rig.daemons.served(0, Class::Batch, 10, 0, latency_ns);
+                rig.daemons.served(0, Class::Storage, 10, 0, 5_000_000);
+            }
+            let before = rig.done(0)[0];
+            rig.daemons.settle(0, Some(Done { reads: Work::new(20, 0), writes: Work::default(), read_ns: 0.0 }), 1.0);
+            rig.done(0)[0] - before
+        };
+        assert_eq!([40_000, 500_000, 2_000_000].map(of), found, "{read_ns}");
+    }
+}
+
+#[test]
 fn a_disk_so_fast_that_nobody_is_seen_to_wait() {
     let mut rig = Rig::new();
-    rig.daemons.asked(0, Op::Read, Class::Batch, 30, 0);
-    rig.daemons.asked(0, Op::Read, Class::Storage, 10, 0);
+    rig.daemons.served(0, Class::Batch, 30, 0, 60_000);
+    rig.daemons.served(0, Class::Storage, 10, 0, 60_000);
     rig.settle(20, 0);
     assert_eq!(rig.done(0), [15, 0, 0], "of nobody in particular");
 }
@@ -264,7 +319,7 @@ fn filesystems_on_one_disk_have_one_account_and_unknown_ones_each_their_own() {
     rig.daemons.wait(0, Op::Read, Class::Storage, None, 10);
     rig.daemons.wait(1, Op::Read, Class::Batch, Some(0), 30);
     rig.settle(40, 0);
-    let both = Done { reads: Work::new(40, 0), writes: Work::default() };
+    let both = Done { reads: Work::new(40, 0), ..Done::default() };
     rig.daemons.settle(1, Some(both), 1.0);
     assert_eq!((rig.done(0), rig.done(1)), ([30, 30, 0], [30, 30, 0]));
     let mut rig = Rig::new();
