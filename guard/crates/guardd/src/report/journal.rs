@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -31,6 +31,14 @@ struct Open {
     torn: bool,
 }
 
+impl Open {
+    /// Somebody has taken it away, or put another file in its place: nobody reads what is written into it.
+    fn moved(&self) -> bool {
+        let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        std::fs::metadata(&self.path).ok().map(number) != self.file.metadata().ok().map(number)
+    }
+}
+
 impl JournalFile {
     /// Opens nothing yet.
     pub fn new(settings: &config::Journal) -> Self {
@@ -44,7 +52,8 @@ impl JournalFile {
     pub fn append(&mut self, record: &Record) -> Result<()> {
         let mut line = serde_json::to_vec(record).context("journal record")?;
         line.push(b'\n');
-        if self.open.as_ref().is_some_and(|open| open.bytes + line.len() as u64 > self.settings.file_bytes) {
+        let full = |open: &Open| open.bytes + line.len() as u64 > self.settings.file_bytes;
+        if self.open.as_ref().is_some_and(|open| full(open) || open.moved()) {
             self.close();
         }
         let open = match &mut self.open {
@@ -57,20 +66,11 @@ impl JournalFile {
         }
         let outcome = open.file.write_all(&line).with_context(|| format!("{}", open.path.display()));
         open.torn = outcome.is_err();
-        match outcome {
-            Ok(()) => {
-                open.bytes += line.len() as u64;
-                self.dirty = true;
-                Ok(())
-            }
-            Err(error) => {
-                // It may have been moved or its disk remounted: look again next time, but remember the tear.
-                if !open.path.exists() {
-                    self.open = None;
-                }
-                Err(error)
-            }
-        }
+        // Where its disk was remounted it has moved by the next time.
+        outcome?;
+        open.bytes += line.len() as u64;
+        self.dirty = true;
+        Ok(())
     }
 
     /// Makes it durable, rarely.
@@ -103,7 +103,8 @@ fn begin(settings: &config::Journal, bytes: u64) -> Result<Open> {
     let (path, size) = match newest {
         Some((path, size)) => (path.clone(), *size),
         None => {
-            let path = folder.join(format!("guard-{:010}.jsonl", files.last().map_or(0, |file| number(&file.0)) + 1));
+            let last = files.last().and_then(|file| number(&file.0)).unwrap_or_default();
+            let path = folder.join(format!("guard-{:010}.jsonl", last.saturating_add(1)));
             files.push((path.clone(), bytes));
             remove_oldest(&files, settings.total_bytes);
             (path, 0)
@@ -119,10 +120,10 @@ fn begin(settings: &config::Journal, bytes: u64) -> Result<Open> {
     Ok(Open { file, path, bytes: size, torn })
 }
 
-/// Files are numbered and not named by time, so that their order survives a clock that is set back.
-fn number(path: &Path) -> u64 {
-    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    stem.rsplit('-').next().and_then(|digits| digits.parse().ok()).unwrap_or_default()
+/// Files are numbered and not named by time, so that their order survives a clock that is set back. `None` = it is none of ours.
+fn number(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_prefix("guard-")?.strip_suffix(".jsonl")?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 fn ends_in_newline(path: &Path, size: u64) -> bool {
@@ -145,17 +146,17 @@ fn remove_oldest(files: &[(PathBuf, u64)], allowed: u64) {
     }
 }
 
-/// All files of the journal with their sizes, oldest first.
+/// All files of the journal with their sizes, oldest first. What else lies there, a copy that somebody keeps, is not ours.
 fn files(folder: &Path) -> std::io::Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
+        if number(&path).is_some() {
             files.push((path, entry.metadata()?.len()));
         }
     }
-    files.sort_unstable();
+    files.sort_unstable_by_key(|(path, _)| number(path));
     Ok(files)
 }
 
@@ -223,6 +224,39 @@ mod tests {
         assert!(sizes <= 5_000, "{sizes}");
         assert_eq!(records(dir.path()).last(), Some(&499));
         assert!(records(dir.path()).len() > 10);
+    }
+
+    #[test]
+    fn what_others_keep_beside_it_is_neither_written_nor_counted_nor_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = ["save.jsonl", "guard-0000000003-save.jsonl", "guard-.jsonl", "guard-99999999999999999999.jsonl"];
+        for name in kept {
+            std::fs::write(dir.path().join(name), "x".repeat(900)).unwrap();
+        }
+        let mut journal = JournalFile::new(&settings(dir.path(), 1_000, 4_000));
+        (0..100).for_each(|time| journal.append(&record(time)).unwrap());
+        for name in kept {
+            assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), "x".repeat(900), "{name}");
+        }
+        let sizes: Vec<u64> = files(dir.path()).unwrap().iter().map(|(_, size)| *size).collect();
+        assert!(sizes.iter().all(|size| *size <= 1_000) && sizes.iter().sum::<u64>() <= 5_000, "{sizes:?}");
+        assert!(sizes.len() > 2 && records(dir.path()).last() == Some(&99));
+    }
+
+    #[test]
+    fn a_file_that_is_moved_away_is_not_written_to_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = JournalFile::new(&settings(dir.path(), 10_000, 40_000));
+        journal.append(&record(1)).unwrap();
+        let (path, _) = files(dir.path()).unwrap().remove(0);
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        journal.append(&record(2)).unwrap();
+        assert_eq!(records(dir.path()), [2]);
+        // Another file has its name by now.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        journal.append(&record(3)).unwrap();
+        assert_eq!(records(dir.path()), [3]);
     }
 
     #[test]
