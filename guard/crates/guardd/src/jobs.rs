@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kernfs::cgroup::Children;
-use policy::JobSet;
+use policy::{Hold, JobSet};
 
 /// podman keeps its monitor of a container beside it in the slice: no job, and it must not be blamed as one.
-pub const NO_JOB: &str = "libpod-conmon-";
+pub const MONITOR: &str = "libpod-conmon-";
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub struct JobTable {
     resting: JobSet,
     /// Jobs for which there was no place.
     beyond: u32,
+    monitored: bool,
     version: u64,
     fault: bool,
 }
@@ -45,6 +46,7 @@ impl JobTable {
             oldest_first: Vec::new(),
             resting: JobSet::default(),
             beyond: 0,
+            monitored: false,
             version: 0,
             fault: false,
         }
@@ -60,8 +62,10 @@ impl JobTable {
         self.places.iter_mut().flatten().for_each(|job| job.seen = false);
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
         let mut beyond = 0;
+        let mut monitored = false;
         let listed = self.children.each(|name, number| {
-            if name.starts_with(NO_JOB) {
+            if name.starts_with(MONITOR) {
+                monitored = true;
                 return;
             }
             let same = |job: &&mut Job| job.number == number && job.scope == name;
@@ -85,7 +89,7 @@ impl JobTable {
             // Not known who is there: who was, is.
             return;
         }
-        self.beyond = beyond;
+        (self.beyond, self.monitored) = (beyond, monitored);
         for (place, slot) in self.places.iter_mut().enumerate() {
             if slot.take_if(|job| !job.seen).is_some() {
                 self.version += 1;
@@ -125,6 +129,18 @@ impl JobTable {
     /// How many there are, with or without a place.
     pub fn count(&self) -> u32 {
         self.beyond.saturating_add(self.iter().count() as u32)
+    }
+
+    /// Are there monitors of containers in the slice, which would stand still with it?
+    pub fn monitored(&self) -> bool {
+        self.monitored
+    }
+
+    /// The same, but so that monitors run on: what ends in a slice that stands still they cannot see, and podman, which waits for
+    /// them, ends nothing there. A container that begins now is seen within a second. With more jobs than places it stays as it is.
+    pub fn sparing_monitors(&self, hold: Hold) -> Hold {
+        let all = hold == Hold::All && self.monitored && self.complete();
+        Some(self.living()).filter(|living| all && !living.is_empty()).map_or(hold, Hold::Jobs)
     }
 
     /// Could they be listed?
@@ -255,6 +271,29 @@ mod tests {
         let slice = Slice::with(&names.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!((slice.table.count() as usize, slice.table.complete()), (JobSet::PLACES + 3, false));
         assert_eq!(slice.table.living().len(), JobSet::PLACES);
+    }
+
+    #[test]
+    fn monitors_run_on_where_all_jobs_stand_still_one_by_one() {
+        let mut slice = Slice::with(&["libpod-a.scope", "docker-b.scope"]);
+        assert!(!slice.table.monitored());
+        assert_eq!(slice.table.sparing_monitors(Hold::All), Hold::All, "there are none");
+        slice.begin("libpod-conmon-a.scope");
+        slice.table.look(true, &JobSet::default());
+        let both = Hold::Jobs(slice.table.living());
+        assert_eq!((slice.table.sparing_monitors(Hold::All), slice.table.count()), (both, 2));
+        let one = Hold::Jobs(slice.place("libpod-a.scope").into_iter().collect());
+        assert_eq!(slice.table.sparing_monitors(one), one);
+        assert_eq!(slice.table.sparing_monitors(Hold::Nobody), Hold::Nobody);
+        slice.end("libpod-a.scope");
+        slice.end("docker-b.scope");
+        slice.table.look(true, &JobSet::default());
+        assert_eq!(slice.table.sparing_monitors(Hold::All), Hold::All, "of nobody");
+        for number in 0..=JobSet::PLACES {
+            slice.begin(&format!("{number}.scope"));
+        }
+        slice.table.look(false, &JobSet::default());
+        assert_eq!(slice.table.sparing_monitors(Hold::All), Hold::All, "not all of them have a place");
     }
 
     #[test]

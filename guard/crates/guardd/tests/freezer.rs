@@ -208,3 +208,42 @@ fn a_guard_that_comes_back_thaws_whom_the_one_before_had_frozen() {
     actuator.undo(monotonic_ns);
     assert_eq!(jobs.frozen(), (false, false));
 }
+
+/// As podman has it: a monitor beside the container, whose parent it is, and which tells that it has ended.
+#[test]
+fn a_killed_container_is_reaped_while_all_jobs_stand_still() {
+    let Some(slice) = cgroup("reap") else { return };
+    let [container, monitor] = ["libpod-a.scope", "libpod-conmon-a.scope"].map(|name| slice.child(name));
+    let mut innocent = slice.child("docker-b.scope");
+    innocent.spin(1);
+    let folder = tempfile::tempdir().unwrap();
+    let reaped = folder.path().join("reaped");
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; (sh -c 'echo $PPID' > {}/cgroup.procs; exec sleep 100000) & wait $!; echo $? > {}",
+        monitor.path.display(),
+        container.path.display(),
+        reaped.display()
+    );
+    let mut podman = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    eventually("the container runs", Duration::from_secs(10), || {
+        std::fs::read_to_string(container.path.join("cgroup.procs")).is_ok_and(|text| text.lines().count() == 1)
+    });
+    let mut table = JobTable::new(&slice.path);
+    table.look(false, &JobSet::default());
+    assert!(table.monitored() && table.count() == 2);
+    let mut freezer = SliceFreezer::new(&slice.path);
+    freezer.know(&table);
+    let mut actuator = FreezeActuator::new(freezer);
+    settle(&mut actuator, Hold::All);
+    assert!(container.frozen() && monitor.frozen() && innocent.frozen());
+    container.write("cgroup.kill", "1");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!reaped.exists(), "nobody runs who could");
+    settle(&mut actuator, table.sparing_monitors(Hold::All));
+    eventually("it is reaped", Duration::from_secs(10), || {
+        std::fs::read_to_string(&reaped).is_ok_and(|status| status == "137\n")
+    });
+    assert!(innocent.frozen());
+    podman.wait().unwrap();
+    actuator.undo(monotonic_ns);
+}

@@ -67,9 +67,10 @@ impl Node {
     }
 
     /// Jobs in it, where known; what is not known the ladder takes for some. Tasks without a cgroup of their own are one job all
-    /// together, and containers of which nothing runs are none.
+    /// together, containers of which nothing runs are none, and monitors that have outlived their containers are none either.
     pub fn jobs(&self, table: &JobTable) -> Option<u32> {
-        self.populated.map(|populated| if populated { table.count().max(1) } else { 0 })
+        let least = if table.monitored() { 0 } else { 1 };
+        self.populated.map(|populated| if populated { table.count().max(least) } else { 0 })
     }
 
     /// Cores, and memory in MiB, that may be offered when batch is admitted.

@@ -14,7 +14,7 @@ use kernfs::{net, KernFile};
 use policy::Config;
 
 use super::Source;
-use crate::jobs::NO_JOB;
+use crate::jobs::MONITOR;
 use crate::shared::Shared;
 
 /// So many jobs are looked at in a second: a look is a few small files.
@@ -71,7 +71,7 @@ impl Addresses {
         self.known.iter_mut().for_each(|job| job.seen = false);
         let known = &mut self.known;
         let listed = self.children.each(|scope, number| {
-            if scope.starts_with(NO_JOB) {
+            if scope.starts_with(MONITOR) {
                 return;
             }
             match known.iter_mut().find(|job| job.number == number && job.scope == scope) {

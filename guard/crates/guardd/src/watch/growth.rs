@@ -9,7 +9,7 @@ use kernfs::cgroup::{Children, HeldMemory};
 use policy::Config;
 
 use super::Source;
-use crate::jobs::NO_JOB;
+use crate::jobs::MONITOR;
 use crate::shared::Shared;
 
 /// What counts as lately.
@@ -63,7 +63,7 @@ impl Growth {
         self.known.iter_mut().for_each(|job| job.seen = false);
         let (known, slice, looked) = (&mut self.known, &self.slice, self.looked);
         let listed = self.children.each(|scope, number| {
-            if scope.starts_with(NO_JOB) {
+            if scope.starts_with(MONITOR) {
                 return;
             }
             match known.iter_mut().find(|job| job.number == number && job.scope == scope) {
