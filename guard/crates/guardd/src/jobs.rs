@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The job table: the containers below beer-jobs.slice, each at a place that stays its own.
 
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,9 +33,18 @@ pub struct JobTable {
     /// Jobs for which there was no place.
     beyond: u32,
     monitored: bool,
+    /// When it was last looked (CLOCK_MONOTONIC).
+    looked_ns: u64,
     version: u64,
     fault: bool,
 }
+
+/// No more cgroups than this are listed: a node has some hundred, and this is the control loop.
+const LISTED_MOST: usize = 2048;
+
+/// More jobs than places: nobody is blamed then, and to list them all takes longer than all else that a tick does. So it is
+/// done so seldom.
+const SELDOM_NS: u64 = 1_000_000_000;
 
 impl JobTable {
     /// Empty until the first [`Self::look`].
@@ -47,8 +58,18 @@ impl JobTable {
             resting: JobSet::default(),
             beyond: 0,
             monitored: false,
+            looked_ns: 0,
             version: 0,
             fault: false,
+        }
+    }
+
+    /// The same, unless it was done at this tick already, or takes too long for that.
+    pub fn look_again(&mut self, held: bool, limited: &JobSet, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.looked_ns);
+        if passed_ns > 0 && (self.beyond == 0 || passed_ns >= SELDOM_NS) {
+            self.looked_ns = now_ns;
+            self.look(held, limited);
         }
     }
 
@@ -61,35 +82,66 @@ impl JobTable {
         let before = self.version;
         self.places.iter_mut().flatten().for_each(|job| job.seen = false);
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
-        let mut beyond = 0;
+        let (known, mut full) = (&self.oldest_first, false);
+        let (mut beyond, mut listed) = (0, 0);
         let mut monitored = false;
-        let listed = self.children.each(|name, number| {
+        let outcome = self.children.each(|name, number| {
+            listed += 1;
+            if listed > LISTED_MOST {
+                beyond += 1;
+                return ControlFlow::Break(());
+            }
             if name.starts_with(MONITOR) {
                 monitored = true;
-                return;
+                return ControlFlow::Continue(());
             }
-            let same = |job: &&mut Job| job.number == number && job.scope == name;
-            if let Some(job) = places.iter_mut().flatten().find(same) {
+            // There may be ten thousand, and this is the control loop: neither known ones nor free places are looked for one by one.
+            let number_of = |place: &usize| places.get(*place)?.as_ref().map(|job| job.number);
+            let at = known.binary_search_by_key(&Some(number), number_of).ok().and_then(|at| known.get(at));
+            let job = at.and_then(|place| places.get_mut(*place)?.as_mut());
+            if let Some(job) = job.filter(|job| job.scope == name) {
                 job.seen = true;
-                return;
+                return ControlFlow::Continue(());
             }
             let free = |&place: &usize| places.get(place).is_none_or(Option::is_none) && !resting.contains(place);
-            let Some(place) = (0..JobSet::PLACES).find(free) else {
+            let place = if full { None } else { (0..JobSet::PLACES).find(free) };
+            let Some(place) = place else {
+                full = true;
                 beyond += 1;
-                return;
+                return ControlFlow::Continue(());
             };
             if places.len() <= place {
                 places.resize(place + 1, None);
             }
             places[place] = Some(Job { scope: name.to_owned(), number, seen: true });
             *version += 1;
+            ControlFlow::Continue(())
         });
-        self.fault = listed.is_err();
-        if self.fault {
-            // Not known who is there: who was, is.
-            return;
+        self.fault = outcome.is_err();
+        // Otherwise it is not known who is there: who was, is.
+        if !self.fault {
+            (self.beyond, self.monitored) = (beyond, monitored);
+            if listed > LISTED_MOST {
+                self.look_for_unseen();
+            }
+            self.forget_unseen(held, limited);
         }
-        (self.beyond, self.monitored) = (beyond, monitored);
+        if self.version != before {
+            let places = &self.places;
+            self.oldest_first.clear();
+            self.oldest_first.extend((0..places.len()).filter(|place| places[*place].is_some()));
+            self.oldest_first.sort_unstable_by_key(|place| places[*place].as_ref().map(|job| job.number));
+        }
+    }
+
+    /// Those that were not listed may be behind the last one that was.
+    fn look_for_unseen(&mut self) {
+        for job in self.places.iter_mut().flatten().filter(|job| !job.seen) {
+            job.seen = std::fs::metadata(self.slice.join(&job.scope)).is_ok_and(|found| found.ino() == job.number);
+        }
+    }
+
+    fn forget_unseen(&mut self, held: bool, limited: &JobSet) {
         for (place, slot) in self.places.iter_mut().enumerate() {
             if slot.take_if(|job| !job.seen).is_some() {
                 self.version += 1;
@@ -97,12 +149,6 @@ impl JobTable {
                     self.resting.insert(place);
                 }
             }
-        }
-        if self.version != before {
-            let places = &self.places;
-            self.oldest_first.clear();
-            self.oldest_first.extend((0..places.len()).filter(|place| places[*place].is_some()));
-            self.oldest_first.sort_unstable_by_key(|place| places[*place].as_ref().map(|job| job.number));
         }
     }
 
@@ -294,6 +340,39 @@ mod tests {
         }
         slice.table.look(false, &JobSet::default());
         assert_eq!(slice.table.sparing_monitors(Hold::All), Hold::All, "not all of them have a place");
+    }
+
+    #[test]
+    fn those_who_are_not_listed_among_too_many_are_known_all_the_same() {
+        let mut slice = Slice::with(&[]);
+        let names: Vec<_> = (0..LISTED_MOST + 200).map(|number| format!("{number}.scope")).collect();
+        names.iter().for_each(|job| slice.begin(job));
+        // In whichever order they are listed, some of the last ones have places.
+        for name in names.iter().step_by(LISTED_MOST / JobSet::PLACES + 2).take(JobSet::PLACES) {
+            let number = std::fs::metadata(slice.folder.path().join(name)).unwrap().ino();
+            slice.table.places.push(Some(Job { scope: name.clone(), number, seen: false }));
+        }
+        let known = slice.table.living();
+        slice.table.look(false, &JobSet::default());
+        assert_eq!((known.and(&slice.table.living()), slice.table.complete()), (known, false));
+        assert!(slice.table.count() as usize > JobSet::PLACES);
+        names.iter().for_each(|job| slice.end(job));
+        slice.table.look(false, &JobSet::default());
+        assert_eq!((slice.table.count(), slice.table.complete()), (0, true));
+    }
+
+    #[test]
+    fn it_is_looked_once_at_a_tick_and_seldom_where_there_are_too_many() {
+        let mut slice = Slice::with(&[]);
+        let mut count = |jobs: std::ops::Range<usize>, now_ns: u64| {
+            jobs.for_each(|number| slice.begin(&format!("{number}.scope")));
+            slice.table.look_again(false, &JobSet::default(), now_ns);
+            slice.table.count() as usize
+        };
+        assert_eq!((count(0..1, 5), count(1..2, 5), count(0..0, 6)), (1, 1, 2));
+        let many = JobSet::PLACES + 1;
+        assert_eq!((count(2..many, 7), count(many..many + 1, 6 + SELDOM_NS)), (many, many));
+        assert_eq!(count(0..0, 7 + SELDOM_NS), many + 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! between two reads, is `None` and never an error: job scopes come and go.
 
 use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
@@ -168,12 +169,13 @@ pub struct Children {
 
 impl Children {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Children { path: path.into(), buffer: vec![MaybeUninit::uninit(); 8192] }
+        Children { path: path.into(), buffer: vec![MaybeUninit::uninit(); 32768] }
     }
 
     /// Name and inode number of each; a cgroup that is made anew under the same name has another number. A name that is not
-    /// text is left out: systemd makes none. `None` = the cgroup is not there.
-    pub fn each(&mut self, mut visit: impl FnMut(&str, u64)) -> Result<Option<()>> {
+    /// text is left out: systemd makes none. `None` = the cgroup is not there. Ends early when `visit` says so: to list ten thousand
+    /// takes the kernel some milliseconds.
+    pub fn each(&mut self, mut visit: impl FnMut(&str, u64) -> ControlFlow<()>) -> Result<Option<()>> {
         // Opened each time: a descriptor of a removed cgroup lists nothing for ever.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = match rustix::fs::open(&self.path, flags, Mode::empty()) {
@@ -186,8 +188,9 @@ impl Children {
             match entry {
                 Ok(entry) => {
                     let name = entry.file_name().to_str().unwrap_or_default();
-                    if entry.file_type() == FileType::Directory && !matches!(name, "" | "." | "..") {
-                        visit(name, entry.ino());
+                    let cgroup = entry.file_type() == FileType::Directory && !matches!(name, "" | "." | "..");
+                    if cgroup && visit(name, entry.ino()).is_break() {
+                        return Ok(Some(()));
                     }
                 }
                 // It was removed while we listed it.
@@ -350,7 +353,8 @@ mod tests {
         let mut children = Children::new(dir.path());
         let mut list = || {
             let mut found = Vec::new();
-            children.each(|name, number| found.push((name.to_owned(), number))).unwrap().unwrap();
+            let mut push = |name: &str, number| found.push((name.to_owned(), number));
+            children.each(|name, number| ControlFlow::Continue(push(name, number))).unwrap().unwrap();
             found.sort();
             found
         };
@@ -364,8 +368,18 @@ mod tests {
         std::fs::rename(dir.path().join(&names[0]), dir.path().join("elsewhere")).unwrap();
         std::fs::create_dir(dir.path().join(&names[0])).unwrap();
         assert_ne!(list()[0].1, before[0].1);
+        let mut visited = 0;
+        let visit = |_: &str, _| {
+            visited += 1;
+            if visited < 7 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
+        assert_eq!((children.each(visit).unwrap(), visited), (Some(()), 7));
         drop(dir);
-        assert_eq!(children.each(|_, _| ()).unwrap(), None);
+        assert_eq!(children.each(|_, _| ControlFlow::Continue(())).unwrap(), None);
     }
 
     #[test]

@@ -201,7 +201,7 @@ impl<F: Freezer> ControlLoop<F> {
             self.slow_due_ns = now_ns + self.config.control_loop.slow_ns;
             self.take_over();
             self.shared.addresses.take(&mut self.board.daemons.claims_version, &mut self.board.daemons.claims);
-            self.look_around();
+            self.look_around(now_ns);
             self.growing.look(&self.shared.growth, &self.board.jobs, now_ns);
             let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
             self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
@@ -267,9 +267,9 @@ impl<F: Freezer> ControlLoop<F> {
     }
 
     /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
-    fn look_around(&mut self) {
+    fn look_around(&mut self, now_ns: u64) {
         // First who has ended: his knob is gone, and nobody has changed it.
-        self.board.jobs.look(self.board.hold.any(), &self.board.limited);
+        self.board.jobs.look_again(self.board.hold.any(), &self.board.limited, now_ns);
         self.follow_jobs();
         let drift = self.freezer.inspect();
         if drift == Some(Drift::Changed) {

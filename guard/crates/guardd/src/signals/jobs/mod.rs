@@ -400,7 +400,7 @@ impl Signal for Jobs {
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
         self.fault = None;
-        board.jobs.look(board.hold.any(), &board.limited);
+        board.jobs.look_again(board.hold.any(), &board.limited, now_ns);
         if !self.enabled {
             // Who is there is known all the same.
             return Reading::Value;

@@ -289,7 +289,7 @@ fn without_disk_statistics_nobody_is_blamed_but_jobs_are_counted() {
     let mut rig = Rig::new(&["a.scope"]);
     rig.signal.enabled = false;
     std::fs::create_dir(rig.slice().join("b.scope")).unwrap();
-    assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Value);
+    assert_eq!(rig.signal.read(rig.now_ns + 1, &mut rig.board), Reading::Value);
     assert_eq!(rig.board.jobs.count(), 2);
     rig.board.hold = Hold::All;
     assert!(!rig.signal.urgent(&rig.board));
