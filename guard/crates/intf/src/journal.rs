@@ -151,6 +151,9 @@ impl Record {
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "lift" => "Nobody is limited any more".into(),
+            "less_cpu" if self.cause.starts_with("signal_") => {
+                "Batch as a whole is left its least of CPU, and through the storage daemons".into()
+            }
             "less_cpu" => "Batch as a whole is to have less CPU".into(),
             "less_memory" => "Batch as a whole is to have less memory".into(),
             "all_cpu" => "Batch is to have all of its CPU again".into(),
@@ -262,7 +265,7 @@ impl Record {
                 format!("{gauge} stayed above its limit although batch had less{measured}: batch is innocent")
             }
             "squeeze_over" => "storage has enough of it, or no job is left".into(),
-            "storage_short" => "storage was short of it".into(),
+            "storage_short" => "storage was short of it, or not heard for long".into(),
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
             "order_over" => "the time for which an operator had asked for it is over".into(),
             // Whoever it was gives the reason himself, or none.

@@ -121,6 +121,20 @@ impl Squeeze {
         Some(Change::InVain)
     }
 
+    /// Nobody knows what storage is short of: batch is left its least, for as long as that is so.
+    pub fn floor(&mut self, now_ns: u64) -> Option<Change> {
+        self.enough_ns = None;
+        if self.share <= LEAST {
+            return None;
+        }
+        if self.share >= 1.0 {
+            // Nothing was measured that could show that this was of no use.
+            self.before = f64::INFINITY;
+        }
+        (self.share, self.changed_ns) = (LEAST, now_ns);
+        Some(Change::Less)
+    }
+
     /// Storage has enough of it.
     pub fn enough(&mut self, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         let since_ns = *self.enough_ns.get_or_insert(now_ns);

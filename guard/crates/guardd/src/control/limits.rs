@@ -17,6 +17,13 @@ const LEAST: Rate = Rate { requests: 8.0, bytes: 1_048_576.0, reads: 0.0 };
 /// Percent of a limit that is left for the direction in which little or nothing was done when it began.
 const OTHER_WAY: f32 = 25.0;
 
+/// The same for all of batch in the storage daemons, on each filesystem.
+pub const LEAST_EVERYWHERE: Allowance = Allowance {
+    device: (Allowance::EVERY, Allowance::EVERY),
+    bytes: LEAST.bytes as u64,
+    operations: LEAST.requests as u64,
+};
+
 /// What one job, or batch in the storage daemons, did to one disk when it became slow.
 #[derive(Clone, Copy, Debug)]
 struct Base {

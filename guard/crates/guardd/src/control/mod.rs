@@ -31,7 +31,7 @@ use crate::worker::Wish;
 
 use growth::Growing;
 use leave::Leaving;
-use limits::Limits;
+use limits::{Limits, LEAST_EVERYWHERE};
 
 pub use node::Node;
 pub use state_file::StateFile;
@@ -369,6 +369,11 @@ impl<F: Freezer> ControlLoop<F> {
 
     fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {
         let mut slow = [None; DISKS];
+        if actions.least {
+            // A disk with a record of its own would have more.
+            slow[0] = Some(LEAST_EVERYWHERE);
+            return Wanted { held: self.held(actions, now_ns), slow };
+        }
         slow.iter_mut().zip(self.limits.daemons()).for_each(|(place, allowance)| *place = Some(*allowance));
         Wanted { held: self.held(actions, now_ns), slow }
     }

@@ -510,6 +510,33 @@ fn the_next_guard_knows_of_an_emergency() {
     assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
 }
 
+#[test]
+fn what_is_not_heard_for_long_leaves_batch_its_least_also_in_the_storage_daemons() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.pass(5 * SECOND_NS);
+    rig.wishes.try_iter().count();
+    let shaping = |rig: &Rig| std::fs::read(rig.folders.path().join("shaping")).unwrap_or_default();
+    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    rig.daemon = false;
+    rig.pass(31 * SECOND_NS);
+    assert!(rig.wishes.try_iter().next().is_none());
+    rig.pass(2 * SECOND_NS);
+    let wish = rig.wishes.try_iter().last().unwrap();
+    assert_eq!((wish.shares.of(Resource::Cpu), wish.said, wish.cause), (0.05, true, "signal_stale"));
+    // One record: every filesystem, a MiB and eight requests per second, for as long as its lease.
+    let file = shaping(&rig);
+    assert_eq!((file[12], &file[64..72], number(&file, 72), number(&file, 80)), (1, &[0xff; 8][..], 1 << 20, 8));
+    assert!(number(&file, 24) > rig.clock.monotonic_ns() && !rig.control.shaping.held() && rig.writes().is_empty());
+    rig.daemon = true;
+    rig.pass(2 * SECOND_NS);
+    assert!(number(&shaping(&rig), 24) <= rig.clock.monotonic_ns(), "it says nothing any more");
+    let mut later = |_| {
+        rig.pass(SECOND_NS);
+        rig.wishes.try_iter().last()
+    };
+    assert_eq!((0..120).filter_map(&mut later).last().unwrap().shares, Shares::default());
+}
+
 /// Something is lost, and comes back.
 type Loss = fn(&mut Rig, bool);
 

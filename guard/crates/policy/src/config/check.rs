@@ -169,6 +169,7 @@ fn ladder(raw: RawLadder, dry_run: bool, tick_ns: u64) -> Result<LadderConfig, F
             Share(1.0),
         )?
         .0,
+        stale_floor_ns: time_or_0s("ladder.stale_floor", raw.stale_floor, S, 60 * MIN, "never")?.unwrap_or_default(),
         guilty_first: raw.guilty_first,
         throttle: raw.throttle,
         throttle_step: between("ladder.throttle_step", raw.throttle_step, Share(0.01), Share(0.5))?.0 as f32,
@@ -201,14 +202,19 @@ fn gauge(index: usize, raw: RawGauge, exec: &[Exec]) -> Result<GaugeObjective, F
     })
 }
 
-/// Shorter windows would hold too few requests, and `0s` is none.
-fn budget_window(path: String, value: Duration) -> Result<Option<u64>, Fault> {
+/// A time, or `0s` for none.
+fn time_or_0s(path: impl Display, value: Duration, low: u64, high: u64, none: &str) -> Result<Option<u64>, Fault> {
     match value.0 {
         0 => Ok(None),
-        _ => time(path, value, 60 * MIN, 30 * 24 * 60 * MIN)
+        _ => time(path, value, low, high)
             .map(Some)
-            .map_err(|(path, message)| (path, format!("{message}, and is not 0s (no error budget)"))),
+            .map_err(|(path, message)| (path, format!("{message}, and is not 0s ({none})"))),
     }
+}
+
+/// Shorter windows would hold too few requests.
+fn budget_window(path: String, value: Duration) -> Result<Option<u64>, Fault> {
+    time_or_0s(path, value, 60 * MIN, 30 * 24 * 60 * MIN, "no error budget")
 }
 
 fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {

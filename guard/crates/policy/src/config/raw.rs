@@ -99,6 +99,7 @@ section!(RawLadder {
     guilty_timeout: Duration = Duration(S),
     throttle: bool = true,
     throttle_step: Share = Share(0.05),
+    stale_floor: Duration = Duration(30 * S),
 });
 
 section!(RawCapacity {

@@ -105,6 +105,8 @@ pub(super) struct Memory {
     pub thawed_ns: Option<u64>,
     /// Since when there is no evidence that batch could be guilty of.
     pub calm_since_ns: Option<u64>,
+    /// Since when some objective has no signal.
+    pub deaf_since_ns: Option<u64>,
     /// Since when nothing speaks against the open state.
     pub healthy_since_ns: Option<u64>,
     /// One precaution for one excursion: set by calm, cleared by a precaution.
@@ -154,6 +156,7 @@ impl Memory {
             stages: Stages::default(),
             thawed_ns: None,
             calm_since_ns: None,
+            deaf_since_ns: None,
             healthy_since_ns: None,
             armed: false,
             used: 0,

@@ -55,6 +55,8 @@ pub struct LadderConfig {
     pub batch_share_min: f64,
     /// With this share of the device that is slow weak evidence is enough for a real freeze.
     pub batch_share_guilty: f64,
+    /// Nothing is heard of an objective for so long, beyond its grace time: batch is left its least. 0 = never.
+    pub stale_floor_ns: u64,
     /// Thaw the jobs that have no part in it as soon as it is known who has.
     pub guilty_first: bool,
     /// That has not helped for this long while others use the device too: all are frozen again.
@@ -121,6 +123,8 @@ pub struct Actions {
     pub throttles: Throttles,
     /// What batch as a whole may have.
     pub shares: Shares,
+    /// Nothing is heard: what batch does through the storage daemons is left its least.
+    pub least: bool,
     /// Who shall leave the node, through HTCondor.
     pub leave: Hold,
     /// Those of them whom HTCondor has not ended in time: by force.
@@ -265,14 +269,21 @@ impl Ladder {
             let (change, about) = match short {
                 _ if view.no_jobs => (squeeze.end(), About::default()),
                 _ if still => continue,
+                // A silent storage service may be short of anything. What slows down all that batch does, and costs storage
+                // nothing itself, is less CPU: to take memory away makes work for disks.
+                _ if resource == Resource::Cpu && view.blind.is_some() => {
+                    (squeeze.floor(now_ns), view.blind.map(|(_, about)| about).unwrap_or_default())
+                }
                 Some(Short::Now(about)) => (squeeze.short(about.value(), backoff_ns, now_ns), about),
                 Some(Short::Perhaps) => continue,
                 // No gauge asks for it, or not any more.
                 Some(Short::Not) | None => (squeeze.enough(backoff_ns, now_ns), About::default()),
             };
             memory.squeezes[resource as usize] = squeeze;
+            let blind = view.blind.filter(|_| resource == Resource::Cpu);
+            let cause = blind.map_or(Cause::GaugeAbove, |(cause, _)| cause);
             let (cause, deed) = match change {
-                Some(Change::Less) => (Cause::GaugeAbove, Deed::Squeeze(resource)),
+                Some(Change::Less) => (cause, Deed::Squeeze(resource)),
                 Some(Change::InVain) => (Cause::SqueezeInVain, Deed::Restore(resource)),
                 Some(Change::Over) => (Cause::SqueezeOver, Deed::Restore(resource)),
                 None => continue,
@@ -318,6 +329,7 @@ impl Ladder {
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.throttles,
             shares: Shares::new(memory.squeezes.map(|squeeze| squeeze.share())),
+            least: view.blind.is_some(),
             leave: memory.leave.who,
             overdue: memory.leave.overdue,
             precaution,

@@ -131,6 +131,8 @@ pub(super) struct View {
     pub dwell_ns: u64,
     /// Some objective has no signal; for the reason of a thaw.
     pub deaf: Option<Cause>,
+    /// The same for so long that batch is left its least.
+    pub blind: Option<(Cause, About)>,
     /// Objectives with evidence, bit by index.
     pub accused: u64,
     /// Filesystems with evidence, bit by index. None while there is some: of all of them together.
@@ -177,6 +179,7 @@ impl View {
             healthy_for_ns: None,
             dwell_ns: 0,
             deaf: None,
+            blind: None,
             accused: 0,
             slow: 0,
             no_jobs: inputs.jobs == Some(0),
@@ -209,6 +212,9 @@ impl View {
             slack &= verdict.slack >= SLACK_TO_OPEN;
             view.judge(verdict, memory, inputs);
         }
+        let floor_ns = memory.config.stale_floor_ns;
+        let deaf_for_ns = lasting(&mut memory.deaf_since_ns, view.deaf.is_some(), now_ns);
+        view.blind = view.blind.filter(|_| floor_ns > 0 && deaf_for_ns.is_some_and(|ns| ns >= floor_ns));
         for (index, verdict) in inputs.gauges.iter().enumerate() {
             view.note_short(index, verdict);
             let cause = match verdict.state {
@@ -304,8 +310,10 @@ impl View {
         };
         if let Some(cause) = deaf {
             // No signal is no evidence, and no health either.
+            let unheard = Some((cause, About::objective(verdict)));
             self.deaf = self.deaf.or(Some(cause));
-            self.against = self.against.or(Some((cause, About::objective(verdict))));
+            self.blind = self.blind.or(unheard);
+            self.against = self.against.or(unheard);
             return;
         }
         let about = About::verdict(verdict, inputs, memory.config.batch_share_guilty);

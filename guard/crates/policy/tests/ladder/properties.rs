@@ -4,7 +4,7 @@
 use crate::steps::{config, Steps, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, SignalState, Then};
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, Resource, Shares, SignalState, Then};
 use proptest::prelude::*;
 
 /// Something that lasts for a number of ticks.
@@ -143,6 +143,10 @@ proptest! {
                 // New jobs are let in in the open state, beside those who are limited, or in a precaution out of these.
                 let may = matches!(actions.state, NodeState::Open | NodeState::Throttled);
                 prop_assert!(!actions.admit || may || actions.precaution);
+                // Batch is left its least only while something is not heard, and never nothing.
+                let deaf = spell.signals.iter().any(|signal| *signal != SignalState::Fresh);
+                prop_assert!(!actions.least || deaf);
+                prop_assert!(Resource::ALL.iter().all(|of| (0.05..=1.0).contains(&actions.shares.of(*of))));
                 // Throttled is when somebody is limited, and everybody has something left.
                 let limited = !actions.throttles.is_empty();
                 prop_assert!(limited || actions.state != NodeState::Throttled);
@@ -194,7 +198,9 @@ proptest! {
                         prop_assert!(called || before == NodeState::Emergency);
                     }
                     // What is journalled is what happened.
-                    if event.deed != Deed::Quarantine && event.deed != Deed::Release && event.deed != Deed::None {
+                    let beside = Deed::Quarantine == event.deed
+                        || matches!(event.deed, Deed::Release | Deed::None | Deed::Squeeze(_) | Deed::Restore(_));
+                    if !beside {
                         prop_assert_eq!((event.from, event.to), (before, actions.state));
                     }
                 }
@@ -226,6 +232,8 @@ proptest! {
         steps.run(config.hold_max_ns + 10 * S + steps_back * 2 * S);
         prop_assert_eq!(steps.state(), NodeState::Open);
         prop_assert_eq!(steps.actions().quarantined, 0);
+        steps.run(120 * S);
+        prop_assert_eq!(steps.actions().shares, Shares::default());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Batch as a whole gets less CPU or memory.
-use crate::steps::{Steps, S};
+use crate::steps::{config, Steps, S, TICK};
 use intf::state::NodeState;
 use policy::event::{Measure, Unit};
-use policy::{Cause, Deed, GaugeState, GaugeVerdict, Hold, Resource, Then};
+use policy::{Cause, Deed, GaugeState, GaugeVerdict, Hold, Ladder, LadderConfig, Resource, SignalState, Then};
 
 fn gauge(value: f64, resource: Resource) -> GaugeVerdict {
     GaugeVerdict {
@@ -78,6 +78,71 @@ fn two_gauges_and_two_resources() {
     steps.jobs = Some(0);
     steps.step();
     assert_eq!(shares(&steps).0, 1.0, "there is nobody to have it");
+}
+
+/// One objective is not heard any more; for so long.
+fn deaf(signal: SignalState, seconds: u64) -> Steps {
+    let mut steps = Steps::new();
+    steps.run(3 * S);
+    steps.events.clear();
+    steps.verdicts[1].signal = signal;
+    steps.run(seconds * S);
+    steps
+}
+
+#[test]
+fn who_does_not_hear_storage_for_long_leaves_batch_its_least_and_freezes_nobody() {
+    for (signal, cause) in [(SignalState::Stale, Cause::SignalStale), (SignalState::Missing, Cause::SignalMissing)] {
+        let mut steps = deaf(signal, 30);
+        assert_eq!((shares(&steps), steps.actions().least, steps.state()), ((1.0, 1.0), false, NodeState::Closed));
+        steps.run(2 * TICK);
+        let least = |steps: &Steps| (shares(steps), steps.actions().least, steps.actions().hold);
+        assert_eq!(least(&steps), ((0.05, 1.0), true, Hold::Nobody));
+        steps.run(600 * S);
+        assert_eq!((least(&steps), steps.state()), (((0.05, 1.0), true, Hold::Nobody), NodeState::Closed));
+        assert_eq!(steps.said(), [(cause, Deed::Close), (cause, Deed::Squeeze(Resource::Cpu))]);
+        assert_eq!(steps.events[1].objective, Some(1));
+        // What is heard again is trusted bit by bit.
+        steps.verdicts[1].signal = SignalState::Fresh;
+        steps.run(9 * S);
+        assert_eq!((least(&steps), steps.state()), (((0.05, 1.0), false, Hold::Nobody), NodeState::Open));
+        steps.run(2 * S);
+        assert!((shares(&steps).0 - 0.15).abs() < 1e-3, "{:?}", shares(&steps));
+        steps.run(100 * S);
+        assert_eq!(shares(&steps), (1.0, 1.0));
+        assert_eq!(steps.said().last(), Some(&(Cause::SqueezeOver, Deed::Restore(Resource::Cpu))));
+    }
+}
+
+#[test]
+fn a_moment_of_silence_is_none_and_every_silence_is_its_own() {
+    let mut steps = deaf(SignalState::Stale, 29);
+    for _ in 0..9 {
+        steps.verdicts[1].signal = SignalState::Fresh;
+        steps.step();
+        steps.verdicts[1].signal = SignalState::Stale;
+        steps.run(29 * S);
+    }
+    assert_eq!((shares(&steps).0, steps.actions().least), (1.0, false));
+    let never = LadderConfig { stale_floor_ns: 0, ..config() };
+    let mut steps = Steps::with(Ladder::new(never, 1000 * S));
+    steps.verdicts[0].signal = SignalState::Missing;
+    steps.run(3600 * S);
+    assert_eq!((shares(&steps).0, steps.actions().least), (1.0, false), "a site may want that");
+}
+
+#[test]
+fn what_a_silence_took_is_not_taken_for_in_vain_when_storage_turns_out_to_be_short() {
+    let mut steps = deaf(SignalState::Stale, 40);
+    steps.verdicts[1].signal = SignalState::Fresh;
+    steps.gauges = vec![gauge(0.5, Resource::Cpu)];
+    steps.run(120 * S);
+    assert_eq!(shares(&steps).0, 0.05);
+    steps.jobs = Some(0);
+    steps.verdicts[1].signal = SignalState::Stale;
+    steps.run(40 * S);
+    assert_eq!(shares(&steps).0, 1.0, "there is nobody to have it");
+    assert!(steps.actions().least, "batch of other nodes may be there");
 }
 
 #[test]
