@@ -258,6 +258,37 @@ mod tests {
         assert_eq!(Node::new().of(scope), job(scope, "slot1_2", "12.3", "alice"));
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+        /// What a job could have some influence on: its environment in the description, names and arguments of processes.
+        #[test]
+        fn whatever_the_engine_and_processes_say(
+            at in 0usize..1000,
+            pieces in proptest::collection::vec(proptest::sample::select(vec![
+                "{", "}", "[", "]", "\"", "dir_", "dir_1083", "/", "-1", "4294967296", "HTCJob", "_", "12", "PID1083", "condor_starter",
+                "\n", "\u{0}", ")", "(", " ", "é", "\\u0000",
+            ]), 0..12),
+        ) {
+            let node = Node::new();
+            let files = [
+                "run/containerd/io.containerd.runtime.v2.task/moby/0a1b/config.json", "proc/1083/comm", "proc/1083/stat", "etc/passwd",
+                "proc/1083/task/1083/children", "proc/1101/cmdline", "proc/1200/stat", "slice/docker-0a1b.scope/cgroup.procs",
+            ];
+            for file in files {
+                let path = node.0.path().join(file);
+                let text = std::fs::read_to_string(&path).unwrap();
+                let place = (0..=text.len() * at / 1000).rev().find(|place| text.is_char_boundary(*place)).unwrap();
+                node.write(file, &format!("{}{}{}", &text[..place], pieces.concat(), &text[place..]));
+                let (job, keeper) = (node.of("docker-0a1b.scope"), node.identities().keeper("docker-0a1b.scope"));
+                // Nobody is taken for a starter but the one that the engine has named.
+                assert!(!matches!(keeper, Ok(Keeper::Starter(starter)) if starter.pid != 1083) || file.ends_with(".json"));
+                assert!(job.scope == "docker-0a1b.scope" && !job.id.contains(|c: char| !c.is_ascii_digit() && c != '.'));
+                node.write(file, &text);
+            }
+        }
+    }
+
     #[test]
     fn what_is_not_known_is_left_out() {
         let node = Node::new();

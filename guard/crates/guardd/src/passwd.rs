@@ -15,6 +15,17 @@ pub fn name(users: &str, uid: u32) -> String {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn whatever_is_in_the_file(
+            pieces in proptest::collection::vec(proptest::sample::select(vec!["root", ":", "0", "-1", "\n", "é", "x"]), 0..40),
+        ) {
+            assert!(!name(&pieces.concat(), 0).is_empty());
+        }
+    }
+
     #[test]
     fn users_have_names_or_numbers() {
         let users = "root:x:0:0:root:/root:/bin/sh\nbroken\n:x:5:5::/:\nalice:x:1001:1001::/home/alice:/bin/sh";

@@ -56,9 +56,10 @@ impl DiskCounters {
     /// `None` when the counters cannot be of the same device's one life: it was taken out and put back.
     pub fn since(&self, earlier: &DiskCounters, elapsed: Duration) -> Option<DiskUse> {
         let seconds = elapsed.as_secs_f64();
-        let requests = self.reads.checked_sub(earlier.reads)? + self.writes.checked_sub(earlier.writes)?;
-        let read_sectors = self.read_sectors.checked_sub(earlier.read_sectors)?;
-        let sectors = read_sectors + self.write_sectors.checked_sub(earlier.write_sectors)?;
+        let more = |now: u64, then: u64| now.checked_sub(then);
+        let requests = more(self.reads, earlier.reads)?.checked_add(more(self.writes, earlier.writes)?)?;
+        let written = more(self.write_sectors, earlier.write_sectors)?;
+        let sectors = more(self.read_sectors, earlier.read_sectors)?.checked_add(written)?;
         if self.device != earlier.device || seconds <= 0.0 {
             return None;
         }

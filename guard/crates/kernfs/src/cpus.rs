@@ -9,8 +9,8 @@ pub fn parse(text: &str) -> Option<Vec<u32>> {
     for range in text.trim_end().split(',').filter(|_| !text.trim_end().is_empty()) {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        // More than any machine has.
-        if last < first || last > 65_535 {
+        // More than any machine has, or the same ones again and again.
+        if last < first || last > 65_535 || cpus.len() > 65_536 {
             return None;
         }
         cpus.extend(first..=last);

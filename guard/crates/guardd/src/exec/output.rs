@@ -53,6 +53,23 @@ mod tests {
         assert_eq!(of(text), Ok(vec![("a", 1.0), ("b.c", -2500.0), ("a", u64::MAX as f64)]));
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn whatever_is_printed_gives_finite_numbers_of_these_keys_or_nothing(
+            pieces in proptest::collection::vec(proptest::sample::select(vec![
+                "{", "}", "[", "]", "\"a\"", "\"b.c\"", "\"x\"", ":", ",", "1", "-2.5e3", "1e999", "null", "\n", " ", "\\", "\u{0}",
+            ]), 0..40),
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..60),
+        ) {
+            for text in [pieces.concat().as_bytes(), &bytes] {
+                let finite = |(key, value): &(&str, f64)| ["a", "b.c"].contains(key) && value.is_finite();
+                assert!(of_bytes(text).unwrap_or_default().iter().all(finite));
+            }
+        }
+    }
+
     #[test]
     fn hostile_output_gives_nothing() {
         let deep = |n: usize| format!("{{\"x\": {}{}}}", "[".repeat(n), "]".repeat(n));

@@ -214,6 +214,23 @@ mod tests {
         thread.join().unwrap();
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn whatever_is_asked_is_answered_or_waited_for(
+            pieces in proptest::collection::vec(proptest::sample::select(vec![
+                "GET", "HEAD", " ", "/metrics", "/", "?", "HTTP/1.1", "\r\n", "\n", "a: b", ":", "\u{0}", "é", "%00", "..",
+            ]), 0..40),
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..100),
+        ) {
+            for request in [pieces.concat().as_bytes(), &bytes] {
+                let answered = answer(request, &mut || "metric 1\n".to_owned());
+                assert!(answered.is_none_or(|text| text.starts_with(b"HTTP/1.1 ")));
+            }
+        }
+    }
+
     #[test]
     fn silent_clients_do_not_keep_others_waiting() {
         let (address, thread) = serving();

@@ -151,6 +151,21 @@ mod tests {
         format!("{heading}{}{}{}", line("lo", [5, 5]), line("eth0", eth0), line("docker0", docker0))
     }
 
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn whatever_the_tables_say(
+            pieces in proptest::collection::vec(proptest::sample::select(vec![
+                "eth0", "docker0", ":", " ", "\t", "\n", "0", "00000000", "18446744073709551616", "-1", "lo", "é",
+            ]), 0..60),
+        ) {
+            let table = pieces.concat();
+            assert!(["eth0", ""].map(|name| counters(&table, name)).iter().all(|found| found.is_none() || table.contains(':')));
+            assert!(default_route(&table).is_none_or(|name| table.contains(name)));
+        }
+    }
+
     fn node(folder: &Path) -> Network {
         for place in ["proc/net", "sys/class/net/eth0", "sys/class/net/eth01"] {
             std::fs::create_dir_all(folder.join(place)).unwrap();

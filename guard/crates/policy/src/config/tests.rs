@@ -92,6 +92,30 @@ fn errors_name_the_key_and_what_was_allowed() {
     }
 }
 
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    /// The shipped file, with something cut out and something put in: it is good, or one line says which key of it is not.
+    #[test]
+    fn whatever_is_written_is_good_or_an_error_of_one_line_that_names_the_file(
+        at in 0usize..1000,
+        length in 0usize..40,
+        piece in proptest::sample::select(vec![
+            "", "\"", "=", "[", "]", "[[gauge]]\n", "[[objective]]\n", "\n", "nan", "inf", "-1", "1e999", "0s", "99999999999999999h",
+            "\"9TiB\"", "\u{0}", "é", "#", "{", "true", "throttle = 3\n", "name = \"\\n\"\n",
+        ]),
+    ) {
+        let text = Config::example();
+        let boundary = |place: usize| (0..=place.min(text.len())).rev().find(|place| text.is_char_boundary(*place)).unwrap();
+        let from = boundary(text.len() * at / 1000);
+        let to = boundary(from + length).max(from);
+        if let Err(error) = Config::parse("guard.toml", &format!("{}{piece}{}", &text[..from], &text[to..])) {
+            let said = error.to_string();
+            assert!(said.starts_with("guard.toml: ") && said.len() > 14 && !said.contains('\n'), "{said:?}");
+        }
+    }
+}
+
 #[test]
 fn errors_in_objectives_count_them() {
     let good = "[[objective]]\nname = \"a\"\nop = \"read\"\nthreshold = \"50ms\"\n";
