@@ -17,6 +17,8 @@ use crate::heartbeat;
 const REPEAT_NS: u64 = 10_000_000_000;
 /// A heartbeat older than this is not passed on.
 const STALE_NS: u64 = 5_000_000_000;
+/// A wall clock that was set by more than this is told at once: START bears a heartbeat from 5 s in the future to 60 s old.
+const SET_S: i64 = 3;
 /// How often the state line is looked at.
 const LOOK_NS: i64 = 200_000_000;
 
@@ -53,7 +55,11 @@ impl Publisher {
         let said = |line: &StateLine<String>| (line.state, line.admit, line.cores, line.memory_mb, line.reason.clone());
         let due = match &self.last {
             Some((last, told, at_ns)) => {
-                said(last) != said(&line) || *told != slots || now_ns.saturating_sub(*at_ns) >= REPEAT_NS
+                let set_s = wall_at_boot_s(&line).saturating_sub(wall_at_boot_s(last));
+                said(last) != said(&line)
+                    || set_s.abs() > SET_S
+                    || *told != slots
+                    || now_ns.saturating_sub(*at_ns) >= REPEAT_NS
             }
             None => true,
         };
@@ -64,6 +70,12 @@ impl Publisher {
         self.last = Some((line, slots, now_ns));
         Some(text)
     }
+}
+
+/// What the wall clock would have shown when the node booted: the same for as long as nobody sets it.
+fn wall_at_boot_s(line: &StateLine<String>) -> i64 {
+    let up_s = line.monotonic_ns / 1_000_000_000;
+    i64::try_from(line.heartbeat).unwrap_or(i64::MAX).saturating_sub_unsigned(up_s)
 }
 
 /// Publishes until nobody listens any more.
@@ -105,4 +117,44 @@ fn closed_while_waiting(out: &impl AsFd) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
     let ready = poll(&mut polled, Some(&timeout)).unwrap_or_default();
     ready > 0 && polled.iter().any(|p| p.revents().intersects(PollFlags::ERR | PollFlags::NVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    const S: u64 = 1_000_000_000;
+
+    /// Time since the boot, as a test wants it.
+    struct At(u64);
+
+    impl Clock for At {
+        fn monotonic_ns(&self) -> u64 {
+            self.0
+        }
+        fn realtime_ns(&self) -> u64 {
+            0
+        }
+    }
+
+    /// What is published for a heartbeat that the loop wrote just then, by the wall clock and since the boot.
+    fn due(publisher: &mut Publisher, wall_s: u64, boot_s: u64) -> bool {
+        let reason = "slack".to_owned();
+        let (heartbeat, monotonic_ns) = (wall_s, boot_s * S);
+        let line =
+            StateLine { state: NodeState::Open, admit: true, heartbeat, monotonic_ns, reason, cores: 1, memory_mb: 1 };
+        let ad = publisher.due(line, String::new(), &At(boot_s * S));
+        assert!(ad.iter().all(|ad| ad.contains(&format!("BeerHeartbeat = {wall_s}\n"))));
+        ad.is_some()
+    }
+
+    #[test]
+    fn a_wall_clock_that_jumps_is_told_at_once() {
+        let mut publisher = Publisher::default();
+        assert!(due(&mut publisher, 1000, 100));
+        assert!(!due(&mut publisher, 1004, 104) && !due(&mut publisher, 1006, 105), "it is set a little all the time");
+        // START compares the heartbeat with the startd's clock, which has jumped too.
+        assert!(due(&mut publisher, 4606, 106) && !due(&mut publisher, 4607, 107));
+        assert!(due(&mut publisher, 1008, 108) && !due(&mut publisher, 1017, 117));
+        assert!(due(&mut publisher, 1018, 118), "as ever after ten seconds");
+    }
 }

@@ -2,7 +2,7 @@
 //! The loop with a recording knob and with time that the test moves.
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::mpsc::{sync_channel, Receiver};
 
 use intf::segment::layout::{Class, Kind, Op};
@@ -20,13 +20,13 @@ const TICK_NS: u64 = 20_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
-struct Moved(AtomicU64);
+struct Moved(AtomicU64, AtomicI64);
 impl Clock for Moved {
     fn monotonic_ns(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
     fn realtime_ns(&self) -> u64 {
-        1_795_173_354_000_000_000 + self.monotonic_ns()
+        (1_795_173_354_000_000_000 + self.monotonic_ns()).saturating_add_signed(self.1.load(Ordering::Relaxed))
     }
 }
 
@@ -74,7 +74,7 @@ impl Rig {
         );
         let config = Config::parse("test", &text).unwrap();
         let writer = SegmentWriter::create(&path("beer.lat"), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
-        let clock = Arc::new(Moved(AtomicU64::new(1000 * SECOND_NS)));
+        let clock = Arc::new(Moved(AtomicU64::new(1000 * SECOND_NS), AtomicI64::new(0)));
         let owner = Owner::new(&config.latency.owner);
         owner.resolve(&PathBuf::from("/etc/passwd"));
         let (outbox, inbox) = sync_channel(4096);
@@ -535,6 +535,30 @@ fn what_is_not_heard_for_long_leaves_batch_its_least_also_in_the_storage_daemons
         rig.wishes.try_iter().last()
     };
     assert_eq!((0..120).filter_map(&mut later).last().unwrap().shares, Shares::default());
+}
+
+#[test]
+fn the_wall_clock_may_jump_and_the_loop_may_be_held_up() {
+    let mut rig = frozen_rig();
+    let day_ns = 24 * 3600 * SECOND_NS as i64;
+    for offset_ns in [day_ns, -day_ns, -1_795_173_354_000_000_000] {
+        rig.clock.1.store(offset_ns, Ordering::Relaxed);
+        rig.pass(SECOND_NS / 10);
+        // What others compare with their own clock is of the same one.
+        let heartbeat = format!(" heartbeat={} ", rig.clock.realtime_ns() / SECOND_NS);
+        assert!(rig.state().starts_with("state=frozen") && rig.state().contains(&heartbeat), "{}", rig.state());
+    }
+    assert_eq!(rig.writes(), [Hold::All]);
+    rig.hang(false);
+    rig.pass(30 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    let writes = rig.writes();
+    // An hour is missing, as after a machine that stood still: nothing that is older than that counts as being so now.
+    rig.clock.0.fetch_add(3600 * SECOND_NS, Ordering::Relaxed);
+    rig.pass(30 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    assert_eq!(rig.writes(), writes, "nobody was frozen for it");
+    assert!(!rig.control.ladder.counters().weak_suspended);
 }
 
 /// Something is lost, and comes back.
