@@ -18,7 +18,7 @@ const REPEAT_NS: u64 = 10_000_000_000;
 /// A heartbeat older than this is not passed on.
 const STALE_NS: u64 = 5_000_000_000;
 /// A wall clock that was set by more than this is told at once: START bears a heartbeat from 5 s in the future to 60 s old.
-const SET_S: i64 = 3;
+const SET_S: u64 = 3;
 /// How often the state line is looked at.
 const LOOK_NS: i64 = 200_000_000;
 
@@ -57,7 +57,7 @@ impl Publisher {
             Some((last, told, at_ns)) => {
                 let set_s = wall_at_boot_s(&line).saturating_sub(wall_at_boot_s(last));
                 said(last) != said(&line)
-                    || set_s.abs() > SET_S
+                    || set_s.unsigned_abs() > SET_S
                     || *told != slots
                     || now_ns.saturating_sub(*at_ns) >= REPEAT_NS
             }
