@@ -183,6 +183,7 @@ impl StatusFile {
                 SignalState::Fresh => "fresh",
                 SignalState::Stale => "stale",
                 SignalState::Missing => "missing",
+                SignalState::Absent => "absent",
             }
             .into(),
             slack: verdict.slack,

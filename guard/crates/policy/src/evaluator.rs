@@ -50,6 +50,8 @@ pub struct Evaluator {
     verdicts: Vec<Verdict>,
     filesystems: Vec<FilesystemLoad>,
     depths: Depths,
+    /// Does beer-probe give a sign of life? Probes are judged by this, and by nothing that the storage daemon says.
+    probe: Signal,
     now_ns: u64,
     tick_s: f64,
     /// Some storage request ended in this tick, or is in flight.
@@ -81,6 +83,7 @@ impl Evaluator {
             pools,
             filesystems: Vec::new(),
             depths: Depths::new(0),
+            probe: Signal::Missing,
             now_ns: 0,
             tick_s: 0.0,
             users: false,
@@ -102,6 +105,11 @@ impl Evaluator {
         self.pools.iter_mut().for_each(Pool::begin);
     }
 
+    /// Does beer-probe live? Said again at every tick that it is looked at.
+    pub fn probed(&mut self, signal: Signal) {
+        self.probe = signal;
+    }
+
     /// Ends a tick; `acting` = batch is held back at present (who knows what is usual learns nothing then). The verdicts
     /// are ready after it.
     pub fn finish(&mut self, now_ns: u64, signal: Signal, acting: bool) {
@@ -112,6 +120,7 @@ impl Evaluator {
         self.turn = (first + 1) % count;
         for i in 0..self.pools.len() {
             let pool = (first + i) % count;
+            let signal = if self.pools[pool].of_probes() { self.probe } else { signal };
             self.verdicts[pool] = self.pools[pool].finish(now_ns, self.tick_s, signal, acting, &mut rebuilds);
         }
         self.forgive_when_silent(signal);
@@ -126,7 +135,8 @@ impl Evaluator {
     /// Who does not hear does not know that the users have left.
     fn forgive_when_silent(&mut self, signal: Signal) {
         let heard = matches!(signal, Signal::Heard { .. });
-        let heard = heard && self.verdicts.iter().all(|verdict| verdict.signal == SignalState::Fresh);
+        let fresh = |verdict: &Verdict| matches!(verdict.signal, SignalState::Fresh | SignalState::Absent);
+        let heard = heard && self.verdicts.iter().all(fresh);
         self.silent_s = if heard && !self.users { self.silent_s + self.tick_s } else { 0.0 };
         if self.silent_s >= LEFT_S {
             self.pools.iter_mut().for_each(Pool::forgive);
@@ -228,7 +238,8 @@ impl Visitor for Evaluator {
                 self.users = true;
             }
             Class::Batch => load.batch_in_flight += 1,
-            Class::Internal => {}
+            // Nobody waits for these.
+            Class::Internal | Class::Probe => {}
         }
         for (pool, objective) in (0..).zip(&mut self.pools).map(|(i, p)| (p, i)) {
             let stuck_after_ns = pool.stuck_after_ns();

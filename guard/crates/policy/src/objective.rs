@@ -57,6 +57,8 @@ pub enum SignalState {
     /// There is no segment, or no filesystem in it that matches.
     #[default]
     Missing,
+    /// Nobody probes this node, nor has since the guard began: not a fault, and no evidence.
+    Absent,
 }
 
 /// The judgement of one objective at one tick.

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what it expects by failing loudly")]
 
 use policy::detector::stated_false_alarms_per_million;
-use policy::detector::trial::{objective, quantile, Health, Trial};
+use policy::detector::trial::{objective, probe_objective, quantile, Health, Trial};
 use policy::{Level, Objective};
 
 /// What the detector knows after some minutes.
@@ -192,4 +192,27 @@ fn the_price_of_stalls_that_are_longer_than_the_floor() {
     let (weak, strong) = false_alarms(Health::STALLS, 300.0, 12.0, FLOOR, 2);
     assert!(weak < 167.0 / 3.0, "{weak} precautions in a million");
     assert!(strong < 167.0 / 20.0, "{strong} freezes in a million");
+}
+
+#[test]
+fn probes_once_a_second_find_a_slow_disk_in_seconds_and_accuse_a_healthy_one_as_rarely_as_stated() {
+    // 99 % of the delays to a precaution, in ms: of few requests each must say much, and a heavy tail says less.
+    for (name, health, limits) in [
+        ("log-normal", Health::LOG_NORMAL, [(5.0, 4_000.0), (10.0, 3_000.0)]),
+        ("heavy tail", Health::HEAVY_TAIL, [(5.0, 9_000.0), (10.0, 5_000.0)]),
+    ] {
+        for seed in 1..4 {
+            let mut trial = Trial::new(health, 1.0, &probe_objective(8.0, 16.0, FLOOR), 1, seed);
+            let (weak, strong) = trial.run(100_000);
+            let stated = stated_false_alarms_per_million(8.0) / 10.0;
+            assert!(weak as f64 <= stated && strong <= 1, "{name} {seed}: {weak} weak and {strong} strong");
+            let mut trial = Trial::new(health, 1.0, &probe_objective(12.0, 24.0, FLOOR), 1, seed);
+            trial.run(500);
+            assert!(trial.evaluator.verdicts()[0].dependence.is_some(), "{name} {seed}: learned in eight minutes");
+            for (factor, limit) in limits {
+                let delay = quantile(&trial.delays(factor, Level::Weak, 200), 0.99);
+                assert!(delay <= limit, "{name} {seed}: {factor} times slower after {delay} ms");
+            }
+        }
+    }
 }

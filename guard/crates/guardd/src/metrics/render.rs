@@ -345,5 +345,6 @@ fn class_name(class: Class) -> &'static str {
         Class::Storage => "storage",
         Class::Batch => "batch",
         Class::Internal => "internal",
+        Class::Probe => "probe",
     }
 }

@@ -118,9 +118,11 @@ pub enum Class {
     Batch,
     /// Work of the server itself (checksums, clean-up).
     Internal,
+    /// A read by beer-probe. No segment has this class: in its own one they are internal, and the guard tells them apart.
+    Probe,
 }
 
-/// One of the 19 kinds of series that each filesystem has: an operation of a class.
+/// One of the 19 kinds of series that each filesystem has in a segment, or a probe: an operation of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind(u8);
 
@@ -128,7 +130,10 @@ impl Kind {
     /// Reads of storage clients: what most objectives are about.
     pub const STORAGE_READ: Kind = Kind(0);
 
-    /// The kind with this index, if there is one.
+    /// Reads of beer-probe, as the guard judges them; not in any segment.
+    pub const PROBE_READ: Kind = Kind(KINDS as u8);
+
+    /// The kind with this index in a segment, if there is one.
     pub const fn new(index: u32) -> Option<Kind> {
         if index < KINDS as u32 {
             Some(Kind(index as u8))
@@ -137,9 +142,13 @@ impl Kind {
         }
     }
 
-    /// The kind of an operation and a class; `None` for internal pacing and stall, which do not exist.
+    /// The kind of an operation and a class; `None` for internal pacing and stall and for probes that do not read, which do not
+    /// exist.
     pub const fn of(op: Op, class: Class) -> Option<Kind> {
-        let class = class as u8;
+        let class = match class {
+            Class::Probe => return if matches!(op, Op::Read) { Some(Kind::PROBE_READ) } else { None },
+            _ => class as u8,
+        };
         match op {
             Op::Read | Op::Write | Op::Sync | Op::Open | Op::Meta => Some(Kind(op as u8 * 3 + class)),
             Op::Pacing if class < 2 => Some(Kind(15 + class)),
@@ -148,7 +157,7 @@ impl Kind {
         }
     }
 
-    /// Index 0..19.
+    /// Index 0..19; of probes 19.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -157,6 +166,7 @@ impl Kind {
     pub const fn op(self) -> Op {
         match self.0 {
             0..=2 => Op::Read,
+            _ if self.0 == Kind::PROBE_READ.0 => Op::Read,
             3..=5 => Op::Write,
             6..=8 => Op::Sync,
             9..=11 => Op::Open,
@@ -168,6 +178,9 @@ impl Kind {
 
     /// The traffic class.
     pub const fn class(self) -> Class {
+        if self.0 == Kind::PROBE_READ.0 {
+            return Class::Probe;
+        }
         let class = if self.0 < 15 { self.0 % 3 } else { (self.0 - 15) % 2 };
         match class {
             0 => Class::Storage,
@@ -199,7 +212,7 @@ impl SeriesId {
         }
     }
 
-    /// The index that the segment uses.
+    /// The index that the segment uses; a probe has none there.
     pub const fn index(self) -> usize {
         self.filesystem as usize * KINDS + self.kind.index()
     }
@@ -250,6 +263,7 @@ impl fmt::Display for Class {
             Class::Storage => "storage",
             Class::Batch => "batch",
             Class::Internal => "internal",
+            Class::Probe => "probe",
         })
     }
 }
@@ -274,6 +288,9 @@ mod tests {
         assert_eq!(Kind::of(Op::Read, Class::Storage), Some(Kind::STORAGE_READ));
         assert_eq!(Kind::new(19), None);
         assert_eq!(Kind::of(Op::Stall, Class::Internal), None);
+        assert_eq!(Kind::of(Op::Read, Class::Probe), Some(Kind::PROBE_READ));
+        assert_eq!((Kind::PROBE_READ.op(), Kind::PROBE_READ.class()), (Op::Read, Class::Probe));
+        assert_eq!(Kind::of(Op::Write, Class::Probe), None);
         assert_eq!(SeriesId::from_index(19 * 96), None);
         assert_eq!(SeriesId::from_index(19 * 95 + 18).map(SeriesId::index), Some(19 * 95 + 18));
     }

@@ -6,6 +6,8 @@ use intf::segment::BUCKETS;
 
 /// Requests that a block needs before it counts; also what the first baseline is made of.
 pub const BLOCK_REQUESTS: u64 = 500;
+/// The same for probes, of which there is one a second. What so few do not show of the tail is what evidence allows for (1 %).
+pub const BLOCK_PROBES: u64 = 200;
 /// Time that a block needs once the baseline is settled.
 const BLOCK_NS: u64 = 60_000_000_000;
 /// The first blocks are shorter, so that the baseline of the first minutes is not that of the first seconds.
@@ -18,6 +20,8 @@ const FORGET_NS: u64 = 3_600_000_000_000;
 pub struct Baseline {
     shares: [f32; BUCKETS],
     blocks: u32,
+    /// Requests that a block needs.
+    needed: u64,
     usual: Usual,
     /// Requests of the block and the sum of their buckets, by depth class.
     depths: [(u32, u64); CLASSES],
@@ -32,6 +36,7 @@ impl Default for Baseline {
         Baseline {
             shares: [0.0; BUCKETS],
             blocks: 0,
+            needed: BLOCK_REQUESTS,
             usual: Usual::default(),
             depths: [(0, 0); CLASSES],
             block: [0; BUCKETS],
@@ -43,6 +48,11 @@ impl Default for Baseline {
 }
 
 impl Baseline {
+    /// One that is learned from probes.
+    pub fn of_probes() -> Baseline {
+        Baseline { needed: BLOCK_PROBES, ..Baseline::default() }
+    }
+
     /// Is there one?
     pub fn ready(&self) -> bool {
         self.blocks > 1
@@ -85,7 +95,7 @@ impl Baseline {
     /// Has the block enough of time and requests to become part of the baseline?
     pub fn ripe(&self, now_ns: u64) -> bool {
         let needed = BLOCK_NS.min(u64::from(self.blocks) * BLOCK_GROWTH_NS);
-        self.block_requests >= BLOCK_REQUESTS && now_ns.saturating_sub(self.block_since_ns) >= needed
+        self.block_requests >= self.needed && now_ns.saturating_sub(self.block_since_ns) >= needed
     }
 
     /// Takes the block into the baseline, unless it breaks the objective (`share` over the threshold at most). Returns

@@ -9,7 +9,7 @@ use super::evidence::{Evidence, REQUEST_MAX};
 use super::kinship::Kinship;
 use crate::objective::{Level, Objective};
 use intf::segment::layout::{bucket_lower, bucket_middle};
-use intf::segment::{SeriesDelta, BUCKETS};
+use intf::segment::{Class, SeriesDelta, BUCKETS};
 
 /// Without any request for so long there is no evidence left: nobody is being hurt.
 const IDLE_NS: u64 = 2_000_000_000;
@@ -187,7 +187,7 @@ impl SeriesDetector {
             share: ShareEvidence::new(objective.share),
             // A bucket is over the threshold when most of it is.
             first_over: (0..BUCKETS).find(|&b| bucket_middle(b) > objective.threshold_ns).unwrap_or(BUCKETS),
-            baseline: Baseline::default(),
+            baseline: if objective.class == Class::Probe { Baseline::of_probes() } else { Baseline::default() },
             evidence: Evidence::default(),
             tests: Tests::default(),
             tick: Tick::default(),

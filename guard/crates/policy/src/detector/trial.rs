@@ -133,6 +133,7 @@ pub struct Trial {
     /// By filesystem.
     counts: Vec<Completed>,
     spread: bool,
+    kind: Kind,
 }
 
 /// The objective of the trials: the default one for reads, with these levels and this floor.
@@ -154,8 +155,9 @@ pub fn objective(weak: f64, strong: f64, floor_ns: u64) -> Objective {
     }
 }
 
-fn series(filesystem: u16) -> SeriesId {
-    SeriesId { filesystem, kind: Kind::STORAGE_READ }
+/// The same for probes.
+pub fn probe_objective(weak: f64, strong: f64, floor_ns: u64) -> Objective {
+    Objective { class: Class::Probe, ..objective(weak, strong, floor_ns) }
 }
 
 impl Trial {
@@ -186,6 +188,7 @@ impl Trial {
             evaluator,
             counts: vec![Completed::NOTHING; filesystems],
             spread: false,
+            kind: Kind::of(objective.op, objective.class).unwrap_or(Kind::STORAGE_READ),
         };
         trial.next_stall_ns = trial.after(health.stall_every_s);
         trial
@@ -198,6 +201,15 @@ impl Trial {
 
     fn after(&mut self, mean_s: f64) -> u64 {
         self.now_ns.saturating_add((self.random.exponential(mean_s) * 1e9) as u64)
+    }
+
+    /// To the next request. Probes come by the clock, nearly.
+    fn gap_ns(&mut self) -> u64 {
+        let seconds = match self.kind {
+            Kind::PROBE_READ => (0.75 + 0.5 * self.random.uniform()) / self.rate,
+            _ => self.random.exponential(1.0 / self.rate),
+        };
+        (seconds * 1e9) as u64 + 1
     }
 
     fn latency_ns(&mut self) -> u64 {
@@ -245,7 +257,7 @@ impl Trial {
             self.free_ns = end_ns;
             let filesystem = if self.spread { (self.random.uniform() * self.counts.len() as f64) as u16 } else { 0 };
             self.requests.push(Request { start_ns, end_ns, filesystem });
-            self.next_arrival_ns += (self.random.exponential(1.0 / self.rate) * 1e9) as u64 + 1;
+            self.next_arrival_ns += self.gap_ns();
         }
         if self.next_stall_ns <= self.now_ns {
             // Everything that is in flight waits for the end of the stall.
@@ -254,13 +266,14 @@ impl Trial {
             self.next_stall_ns = self.after(self.health.stall_every_s);
         }
         self.evaluator.begin(self.now_ns);
+        self.evaluator.probed(Signal::Heard { heartbeat_age_ns: 0 });
         self.report();
         self.evaluator.finish(self.now_ns, Signal::Heard { heartbeat_age_ns: 0 }, false);
         self.evaluator.verdicts().first().map_or(Level::Calm, |v| v.level)
     }
 
     fn report(&mut self) {
-        let now_ns = self.now_ns;
+        let (now_ns, kind) = (self.now_ns, self.kind);
         let counts = &mut self.counts;
         self.requests.retain(|r| {
             if r.end_ns > now_ns {
@@ -272,7 +285,7 @@ impl Trial {
         for (filesystem, found) in (0..).zip(&mut self.counts).filter(|(_, found)| found.operations > 0) {
             self.completed += found.operations;
             self.evaluator.series(&SeriesDelta {
-                series: series(filesystem),
+                series: SeriesId { filesystem, kind },
                 operations: found.operations,
                 bytes: 0,
                 sum_ns: 0,
@@ -286,7 +299,7 @@ impl Trial {
         }
         for request in self.requests.iter().filter(|r| r.start_ns <= now_ns) {
             let age_ns = now_ns - request.start_ns;
-            let series = series(request.filesystem);
+            let series = SeriesId { filesystem: request.filesystem, kind };
             self.evaluator.in_flight(&InFlight { series, age_ns, tid: 1, bytes: 0, client: None });
         }
     }

@@ -7,7 +7,7 @@ use crate::detector::{Lesson, Limits, SeriesDetector, Tests, Tick};
 use crate::error_budget::{Ended, ErrorBudget};
 use crate::event::{Measure, Unit};
 use crate::objective::{Level, Objective, SignalState, Verdict};
-use intf::segment::{Filesystem, Kind, SeriesId};
+use intf::segment::{Class, Filesystem, Kind, SeriesId};
 
 /// Evidence for so long without action means that what is usual has changed.
 const CHANGED_NS: u64 = 60_000_000_000;
@@ -126,6 +126,10 @@ impl Pool {
 
     pub fn judges_filesystem(&self, index: usize) -> bool {
         self.detectors.get(index).is_some_and(Option::is_some)
+    }
+
+    pub fn of_probes(&self) -> bool {
+        self.objective.class == Class::Probe
     }
 
     pub fn stuck_after_ns(&self) -> u64 {
@@ -252,6 +256,7 @@ impl Pool {
             // A writer that is restarted is away for a moment.
             Signal::Missing => match self.heard_ns {
                 Some(heard_ns) if now_ns.saturating_sub(heard_ns) <= grace_ns => SignalState::Fresh,
+                None if self.of_probes() => SignalState::Absent,
                 _ => SignalState::Missing,
             },
         }

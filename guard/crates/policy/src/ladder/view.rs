@@ -304,7 +304,7 @@ impl View {
 
     fn judge(&mut self, verdict: &Verdict, memory: &mut Memory, inputs: &Inputs<'_>) {
         let deaf = match verdict.signal {
-            SignalState::Fresh => None,
+            SignalState::Fresh | SignalState::Absent => None,
             SignalState::Stale => Some(Cause::SignalStale),
             SignalState::Missing => Some(Cause::SignalMissing),
         };

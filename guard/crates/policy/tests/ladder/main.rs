@@ -10,6 +10,7 @@ mod innocence;
 mod model;
 mod ordered;
 mod precaution;
+mod probe;
 mod properties;
 mod squeeze;
 mod staged;
