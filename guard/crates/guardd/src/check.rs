@@ -7,13 +7,11 @@ use anyhow::Result;
 use intf::exec::Readings;
 use intf::segment::SegmentReader;
 use intf::units::Duration;
+use policy::detector::stated_rate;
 use policy::{Config, ConfigError, Exec};
 
 use crate::clock::Clock;
 use crate::shared::Owner;
-
-/// Requests per second of the series that delays are stated for.
-const STATED_RATE: f64 = 300.0;
 
 /// Reads the configuration.
 ///
@@ -31,10 +29,11 @@ pub fn load(path: &Path) -> Result<Config> {
 pub fn stated(config: &Config) -> Vec<String> {
     let line = |objective: &policy::Objective| {
         let stated = policy::detector::stated(objective, 1);
-        let ms = |requests: f64| requests / STATED_RATE * 1e3;
+        let rate = stated_rate(objective);
+        let ms = |requests: f64| requests / rate * 1e3;
         format!(
             "objective {}: {:.2} false precautions and {:.4} false freezes in 10^6 healthy requests (as long as its dependence is at most 8); a step \
-             to 3 times the latency is found after {:.0} requests (99 %: {:.0}), at {STATED_RATE}/s that is {:.0} ms \
+             to 3 times the latency is found after {:.0} requests (99 %: {:.0}), at {rate}/s that is {:.0} ms \
              (99 %: {:.0} ms)",
             objective.name,
             stated.weak_per_million,
@@ -53,7 +52,8 @@ const EXCESSES: [f64; 3] = [2.0, 6.0, 15.0];
 
 /// When a steady excess closes the node to new jobs, as the policy states it: by the slack of the last minute, and by the error budget.
 fn closes(objective: &policy::Objective) -> String {
-    let stated = EXCESSES.map(|factor| policy::error_budget::stated(objective, STATED_RATE, factor));
+    let rate = stated_rate(objective);
+    let stated = EXCESSES.map(|factor| policy::error_budget::stated(objective, rate, factor));
     let list = |within: &dyn Fn(&policy::error_budget::Stated) -> Option<f64>| {
         stated.each_ref().map(|stated| format!("{}x {}", stated.factor, time(within(stated)))).join(", ")
     };
@@ -64,7 +64,7 @@ fn closes(objective: &policy::Objective) -> String {
         }
     };
     format!(
-        "objective {}: after so long (99 %) a steady excess of the allowed share closes the node to new jobs, at {STATED_RATE}/s: {}; {budget}",
+        "objective {}: after so long (99 %) a steady excess of the allowed share closes the node to new jobs, at {rate}/s: {}; {budget}",
         objective.name,
         list(&|s| s.slack_s),
     )

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! beer-guard. Start at [`run::run`], which puts the threads together: [`control`] looks, decides and freezes,
 //! [`worker`] turns the knobs that are slow, [`report`] writes the journal, [`publisher`] answers `/metrics`, [`operators`] takes orders,
-//! [`watch`] reads gauges, and [`reload`] a new configuration. [`exec`] is another process: it runs commands of the site's own.
+//! [`watch`] reads gauges, and [`reload`] a new configuration. [`exec`] and [`probe`] are processes of their own: commands of the
+//! site, and reads of disks.
 
 pub mod actuators;
 pub mod check;
@@ -19,6 +20,7 @@ pub mod metrics;
 pub mod notify;
 pub mod operators;
 pub mod passwd;
+pub mod probe;
 pub mod publisher;
 pub mod reload;
 pub mod report;

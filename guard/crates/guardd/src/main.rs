@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 use clap::{Parser, Subcommand};
-use guardd::clock::SystemClock;
+use guardd::clock::{Clock, SystemClock};
 use guardd::control::StateFile;
 use guardd::failsafe::{Done, Failsafe};
 use guardd::reload::Reload;
-use guardd::{check, exec, io_weight, run, startd_cron};
+use guardd::{check, exec, io_weight, probe, run, startd_cron};
+use intf::segment::Filesystem;
 use intf::units;
 use policy::ConfigError;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -54,6 +55,9 @@ enum Command {
         /// Its name.
         name: String,
     },
+    /// Read a little from filesystems that clients use little, and write how long that took for the guard (beer-probe.service does
+    /// this).
+    Probe,
     /// Tell HTCondor's startd the state of the node, for as long as it listens.
     StartdCron,
     /// Cap batch while no guard is there, and thaw what must not stay frozen. Works without a configuration.
@@ -95,6 +99,14 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
             let config = check::load(configuration)?;
             let command = exec::find(&config, configuration, name)?;
             exec::run(&config, command, &SystemClock, &*flag_of(&[SIGTERM, SIGINT])?)?;
+        }
+        Command::Probe => {
+            let config = check::load(configuration)?;
+            let make = |filesystem: &Filesystem| -> Box<dyn probe::Reader> {
+                let seed = u64::from(filesystem.major) << 32 | u64::from(filesystem.minor);
+                Box::new(probe::DirectReader::new(Path::new(&filesystem.path), seed ^ SystemClock.realtime_ns()))
+            };
+            probe::run(&config, Arc::new(SystemClock), &make, &flag_of(&[SIGTERM, SIGINT])?)?;
         }
         Command::StartdCron => {
             // A broken configuration is the guard's to tell; the state is where it always is.

@@ -27,8 +27,13 @@ const fn source(name: &'static str, unit: Unit, help: &'static str) -> Source {
     Source { name, help, unit }
 }
 
+/// Of beer-probe, and how often it opens and reads the file, or gives up.
+pub const PROBE_ROOT: &str = "probe.root.seconds";
+/// See [`PROBE_ROOT`].
+pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
+
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 17] = [
+pub const SOURCES: [Source; 19] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
     source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
@@ -50,6 +55,8 @@ pub const SOURCES: [Source; 17] = [
     source("network.transmit", Unit::Share, "sent by the storage interface, against its speed"),
     source("network.batch.receive", Unit::Share, "received by jobs, against the speed of the storage interface"),
     source("network.batch.transmit", Unit::Share, "sent by jobs, against the speed of the storage interface"),
+    source("probe.stuck", Unit::Count, "filesystems where a probe has not returned for a second"),
+    source(PROBE_ROOT, Unit::Seconds, "time to open and read signals.probe.root"),
 ];
 
 /// Place of a source.

@@ -205,6 +205,8 @@ impl<F: Freezer> ControlLoop<F> {
             self.growing.look(&self.shared.growth, &self.board.jobs, now_ns);
             let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
             self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
+            let stuck = self.board.probes_stuck.map(|filesystems| filesystems as f64);
+            self.shared.gauges.put("probe.stuck", stuck, now_ns);
         }
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);

@@ -21,7 +21,7 @@ const KILLED: Duration = Duration::from_secs(2);
 
 /// Why there is no output.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     #[error("it cannot be run: {0}")]
     System(#[from] std::io::Error),
     #[error("it had not ended after {} s", .0.as_secs_f64())]
@@ -37,7 +37,7 @@ pub(super) enum Failure {
 }
 
 /// Runs it; what it says of its errors goes to ours.
-pub(super) fn output(command: &[String], timeout: Duration, shutdown: &AtomicBool) -> Result<Vec<u8>, Failure> {
+pub(crate) fn output(command: &[String], timeout: Duration, shutdown: &AtomicBool) -> Result<Vec<u8>, Failure> {
     let (program, arguments) = command.split_first().ok_or_else(|| std::io::Error::from(ErrorKind::NotFound))?;
     let mut child =
         Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;

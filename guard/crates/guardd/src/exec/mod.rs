@@ -3,7 +3,7 @@
 //! it ([`crate::watch`]). A service of its own (beer-exec@.service), as a user of its own: none of this is in the guard's process.
 
 mod child;
-mod output;
+mod printed;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +15,8 @@ use policy::{Config, ConfigError, Exec};
 
 use crate::clock::Clock;
 use child::Failure;
+
+pub(crate) use child::output;
 
 /// A stop of the service waits for one.
 const LOOK: Duration = Duration::from_millis(200);
@@ -46,7 +48,7 @@ pub fn run(config: &Config, exec: &Exec, clock: &dyn Clock, shutdown: &AtomicBoo
     let mut said = String::new();
     while !shutdown.load(Ordering::Relaxed) {
         let begun_ns = clock.monotonic_ns();
-        let problem = match child::output(&exec.command, Duration::from_nanos(exec.timeout_ns), shutdown) {
+        let problem = match output(&exec.command, Duration::from_nanos(exec.timeout_ns), shutdown) {
             Ok(text) => take(exec, &text, begun_ns, &mut readings),
             Err(Failure::Stopped) => break,
             Err(stuck @ Failure::Stuck) => return Err(stuck.into()),
@@ -67,7 +69,7 @@ pub fn run(config: &Config, exec: &Exec, clock: &dyn Clock, shutdown: &AtomicBoo
 
 /// What was printed replaces what was there; the rest grows old. Returns what is wrong; empty = nothing.
 fn take(exec: &Exec, text: &[u8], at_ns: u64, readings: &mut Readings) -> String {
-    match output::values(text, &exec.metrics) {
+    match printed::values(text, &exec.metrics) {
         Err(fault) => fault.to_string(),
         Ok(values) => {
             for (key, value) in values {
@@ -84,7 +86,7 @@ fn take(exec: &Exec, text: &[u8], at_ns: u64, readings: &mut Readings) -> String
 }
 
 /// Whoever reads sees the old file or the new one.
-fn write(path: &Path, readings: &Readings) -> Result<()> {
+pub(crate) fn write(path: &Path, readings: &Readings) -> Result<()> {
     let new = path.with_extension("new");
     let text = serde_json::to_vec(readings)?;
     std::fs::write(&new, text).with_context(|| format!("{}: cannot be written", new.display()))?;

@@ -6,6 +6,7 @@ mod daemons;
 mod disk;
 mod jobs;
 mod latency;
+mod probe;
 mod psi;
 
 use intf::segment::Filesystem;
@@ -81,6 +82,8 @@ pub struct Board {
     pub storage: policy::Signal,
     /// Filesystems that take no new files for want of speed (`beer.overload`), while the daemon says so.
     pub overloaded: Option<usize>,
+    /// Filesystems where a probe does not come back, while beer-probe says so.
+    pub probes_stuck: Option<usize>,
     /// Batch's share of the device of each filesystem; NaN = unknown.
     pub batch_share: Vec<f32>,
     /// The same for the last second.
@@ -130,6 +133,7 @@ impl Board {
             evaluator: Evaluator::new(&config.objectives),
             storage: policy::Signal::Missing,
             overloaded: None,
+            probes_stuck: None,
             batch_share: Vec::new(),
             batch_share_now: Vec::new(),
             disks: Vec::new(),
@@ -204,7 +208,8 @@ pub enum Label {
 
 /// All sources that the configuration enables. A new one: its file, and one line here.
 pub fn all(config: &Config, owner: Owner) -> Vec<Box<dyn Signal>> {
-    let mut signals: Vec<Box<dyn Signal>> = vec![Box::new(latency::Latency::new(config, owner))];
+    let mut signals: Vec<Box<dyn Signal>> =
+        vec![Box::new(latency::Latency::new(config, owner.clone())), Box::new(probe::Probe::new(config, owner))];
     if config.disk.enabled {
         signals.push(Box::new(disk::Disk::new(config)));
     }

@@ -9,6 +9,7 @@ mod load;
 mod memory;
 mod network;
 mod pressure;
+mod probe;
 mod stuck;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,6 +101,7 @@ impl Watch {
             Box::new(load::Load::new(config)),
             Box::new(stuck::Stuck::new(config)),
             Box::new(exec::Exec::new(config, Arc::clone(&clock))),
+            Box::new(probe::Root::new(config, Arc::clone(&clock))),
         ];
         Watch { sources, clock, shared }
     }

@@ -82,11 +82,12 @@ impl NodeFolders {
         let slice = jobs.file_name().unwrap().to_str().unwrap();
         format!(
             "[paths]\ncgroup = \"{cgroup}\"\njobs_slice = \"{slice}\"\nbatch_slice = \"{slice}\"\nrun = \"{}\"\ncontrol = \"{}\"\n\
-             memory = \"{}\"\nexec = \"{}\"\n[signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
+             memory = \"{}\"\nexec = \"{}\"\nprobe = \"{}\"\n[signals.latency]\nsegment = \"{}\"\nowner = \"{owner}\"\n[journal]\nfolder = \"{}\"\n{more}",
             path("run"),
             path("run"),
             path("run"),
             path("exec"),
+            path("probe"),
             path("storage/beer.lat"),
             path("journal"),
         )

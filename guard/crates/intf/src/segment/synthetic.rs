@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Writes a segment as libXrdBeer does: for tests, benchmarks and demonstrations. Not part of the running guard.
+//! Writes a segment as libXrdBeer does: for beer-probe, which has few requests and need not be fast, and for tests, benchmarks and
+//! demonstrations. Not part of the guard's own process.
 
 use super::header::{filesystem, Sections};
 use super::layout::{self, bucket_of, header as field, SeriesId, BUCKETS_OFFSET, SERIES_STRIDE, SLOT_STRIDE};
@@ -120,6 +121,12 @@ impl SegmentWriter {
         let change = self.sections.changes_offset as usize + 4 * id.index();
         self.add_u32(change);
         self.flush(change, 4)
+    }
+
+    /// The operation that [`Self::complete`] tells of next has failed.
+    pub fn failed(&mut self, id: SeriesId) {
+        let at = self.sections.series_offset as usize + id.index() * SERIES_STRIDE;
+        self.add_u64(at + series::ERRORS, 1);
     }
 
     /// A request enters the storage layer, in slot `index`; `client` is the index of a client record.

@@ -3,10 +3,11 @@
 
 use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective};
 use super::{exec, Exec};
-use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal};
+use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal, ProbeSignal};
 use crate::gauge::{GaugeObjective, SOURCES};
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
+use intf::segment::{Class, Kind, Op};
 use intf::units::{Bytes, Duration, Share};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,19 @@ fn interface(name: String) -> Result<String, Fault> {
     }
 }
 
+/// It becomes an argument of xrdcp, which takes what begins with `-` for an option.
+fn url(path: &str, value: String) -> Result<String, Fault> {
+    let known = ["root://", "roots://", "xroot://", "xroots://"].iter().any(|scheme| value.starts_with(scheme));
+    let plain = value.len() <= 1024 && !value.contains(|c: char| c.is_whitespace() || c.is_control());
+    match value.is_empty() || (known && plain) {
+        true => Ok(value),
+        false => Err((
+            path.into(),
+            format!("`{value}` is no URL of a file; write one such as root://localhost//store/file, or nothing"),
+        )),
+    }
+}
+
 pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     let objectives = raw.objective.unwrap_or_else(raw::default_objectives);
     if objectives.is_empty() || objectives.len() > 64 {
@@ -102,6 +116,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             control: absolute("paths.control", paths.control)?,
             memory: absolute("paths.memory", paths.memory)?,
             exec: absolute("paths.exec", paths.exec)?,
+            probe: absolute("paths.probe", paths.probe)?,
         },
         latency: LatencySignal {
             segment: absolute("signals.latency.segment", signals.latency.segment)?,
@@ -114,6 +129,11 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
         psi: PeriodicSignal {
             enabled: signals.psi.enabled,
             interval_ns: time("signals.psi.interval", signals.psi.interval, 100 * MS, MIN)?,
+        },
+        probe: ProbeSignal {
+            // Evidence is forgotten after two seconds without any.
+            interval_ns: time("signals.probe.interval", signals.probe.interval, 200 * MS, 1500 * MS)?,
+            root: url("signals.probe.root", signals.probe.root)?,
         },
         network_interface: interface(signals.network.interface)?,
         objectives: checked,
@@ -223,14 +243,18 @@ fn objective(index: usize, raw: RawObjective) -> Result<Objective, Fault> {
     if !raw.filesystem.starts_with(['/', '*']) {
         return Err((at("filesystem"), format!("`{}` is no mount point; it must start with / or *", raw.filesystem)));
     }
+    let (op, class) = (Op::from(raw.op), Class::from(raw.class));
+    if Kind::of(op, class).is_none() {
+        return Err((at("op"), format!("probes do not {op}; allowed with class \"probe\": read")));
+    }
     let threshold_ns = time(at("threshold"), raw.threshold, MS, MIN)?;
     // The lower bound of the evidence is what a single clipped request may weigh: one must never decide.
     let weak = between(at("weak"), raw.weak, 4.0, 100.0)?;
     let strong = between(at("strong"), raw.strong, weak, 100.0)?;
     Ok(Objective {
         name,
-        op: raw.op.into(),
-        class: raw.class.into(),
+        op,
+        class,
         filesystem: raw.filesystem,
         threshold_ns,
         share: between(at("share"), raw.share, Share(1e-6), Share(0.2))?.0,

@@ -3,7 +3,7 @@
 
 use super::check::{time, Fault};
 use super::raw::RawExec;
-use crate::gauge::{source_of, SOURCES};
+use crate::gauge::{source_of, PROBE_ROOT, PROBE_ROOT_NS, SOURCES};
 use std::path::Path;
 
 /// Values of all commands together.
@@ -48,7 +48,7 @@ pub(super) fn names(exec: &[Exec]) -> impl Iterator<Item = String> + '_ {
 /// Place of a source, and the least grace time that it needs.
 pub(super) fn place(name: &str, exec: &[Exec]) -> Option<(usize, u64)> {
     if let Some(place) = source_of(name) {
-        return Some((place, 2 * S));
+        return Some((place, if name == PROBE_ROOT { 2 * PROBE_ROOT_NS + LATE_NS } else { 2 * S }));
     }
     let (owner, wanted) = name.strip_prefix("exec.")?.split_once('.')?;
     let found = exec_places(exec).find(|(_, entry, key)| entry.name == owner && *key == wanted);

@@ -31,6 +31,8 @@ pub struct Config {
     pub psi: PeriodicSignal,
     /// `signals.network.interface`; empty = that of the default route.
     pub network_interface: String,
+    /// `[signals.probe]`
+    pub probe: ProbeSignal,
     /// `[[objective]]`
     pub objectives: Vec<Objective>,
     /// `[[gauge]]`
@@ -79,6 +81,8 @@ pub struct Paths {
     pub memory: PathBuf,
     /// What commands of the site's own have printed, a folder for each.
     pub exec: PathBuf,
+    /// What beer-probe tells the guard.
+    pub probe: PathBuf,
 }
 
 /// `[loop]`
@@ -108,6 +112,15 @@ pub struct PeriodicSignal {
     pub enabled: bool,
     /// Period.
     pub interval_ns: u64,
+}
+
+/// `[signals.probe]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeSignal {
+    /// Between two probes of a filesystem.
+    pub interval_ns: u64,
+    /// What is opened and read as a client would, `root://...`; empty = nothing.
+    pub root: String,
 }
 
 /// `[capacity]`

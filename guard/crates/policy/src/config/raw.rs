@@ -61,6 +61,7 @@ section!(RawPaths {
     control: PathBuf = "/run/beer/control".into(),
     memory: PathBuf = "/var/lib/beer/guard".into(),
     exec: PathBuf = "/run/beer-exec".into(),
+    probe: PathBuf = "/run/beer-probe".into(),
 });
 
 section!(RawLoop {
@@ -74,7 +75,10 @@ section!(RawSignals {
     disk: RawPeriodic = RawPeriodic::default(),
     psi: RawPeriodic = RawPeriodic::default(),
     network: RawNetwork = RawNetwork::default(),
+    probe: RawProbe = RawProbe::default(),
 });
+
+section!(RawProbe { interval: Duration = Duration(S), root: String = String::new() });
 
 section!(RawNetwork { interface: String = String::new() });
 
@@ -238,6 +242,7 @@ pub(super) enum RawClass {
     Storage,
     Batch,
     Internal,
+    Probe,
 }
 
 impl From<RawOp> for Op {
@@ -258,6 +263,7 @@ impl From<RawClass> for Class {
             RawClass::Storage => Class::Storage,
             RawClass::Batch => Class::Batch,
             RawClass::Internal => Class::Internal,
+            RawClass::Probe => Class::Probe,
         }
     }
 }
@@ -308,5 +314,12 @@ pub(super) fn default_objectives() -> Vec<RawObjective> {
         objective("storage-read", RawOp::Read, 100, 800),
         objective("storage-write", RawOp::Write, 200, 2000),
         objective("storage-open", RawOp::Open, 200, 2000),
+        RawObjective {
+            class: RawClass::Probe,
+            grace: ten_seconds(),
+            // Nobody waits for a probe.
+            budget_window: Duration(0),
+            ..objective("probe-read", RawOp::Read, 100, 800)
+        },
     ]
 }

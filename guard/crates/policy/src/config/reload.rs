@@ -15,6 +15,7 @@ impl Config {
             ("signals.latency", self.latency != new.latency),
             ("signals.disk", self.disk != new.disk),
             ("signals.psi", self.psi != new.psi),
+            ("signals.probe", self.probe != new.probe),
             ("signals.network", self.network_interface != new.network_interface),
             ("metrics", self.metrics != new.metrics),
             ("journal", self.journal != new.journal),

@@ -84,6 +84,20 @@ fn errors_name_the_key_and_what_was_allowed() {
         ("[paths]\njobs_slice = \"../x\"", "guard.toml: paths.jobs_slice: `../x` must be a path below"),
         ("[paths]\nrun = \"run\"", "guard.toml: paths.run: `run` must be an absolute path"),
         ("[journal]\ntotal_size = \"1MiB\"", "guard.toml: journal.total_size: 1MiB is outside 16MiB to 4TiB"),
+        ("[signals.probe]\ninterval = \"2s\"", "guard.toml: signals.probe.interval: 2s is outside 200ms to 1500ms"),
+        (
+            "[signals.probe]\nroot = \"-f\"",
+            "guard.toml: signals.probe.root: `-f` is no URL of a file; write one such as root:",
+        ),
+        (
+            "[signals.probe]\nroot = \"root://a /b\"",
+            "guard.toml: signals.probe.root: `root://a /b` is no URL of a file",
+        ),
+        ("[paths]\nprobe = \"x\"", "guard.toml: paths.probe: `x` must be an absolute path"),
+        (
+            "[[gauge]]\nname = \"root\"\nsource = \"probe.root.seconds\"\nabove = 1\n",
+            "guard.toml: gauge[0].grace: 10s is outside 22s to 10min",
+        ),
         ("objective = []", "guard.toml: objective: 0 objectives"),
     ] {
         let found = error(text);
@@ -137,6 +151,8 @@ fn errors_in_objectives_count_them() {
         let found = error(&format!("{good}{good}{addition}\n"));
         assert!(found.contains(expected), "{addition}\n{found}\n{expected}");
     }
+    let found = error(&good.replace("read\"", "write\"\nclass = \"probe\""));
+    assert!(found.contains("objective[0].op: probes do not write; allowed with class \"probe\": read"), "{found}");
     let found = error("[[objective]]\nname = \"a\"\nop = \"read\"\n");
     assert!(found.contains("objective[0]: missing key `threshold`"), "{found}");
 }

@@ -26,4 +26,4 @@ pub use evidence::{Evidence, REQUEST_MAX};
 pub use kinship::Kinship;
 pub use series::SeriesDetector;
 pub(crate) use series::{Lesson, Tests, Tick};
-pub use stated::{stated, stated_false_alarms_per_million, Stated};
+pub use stated::{stated, stated_false_alarms_per_million, stated_rate, Stated};

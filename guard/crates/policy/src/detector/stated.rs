@@ -24,6 +24,8 @@ pub struct Stated {
 
 /// Requests per second of the trials.
 const RATE: f64 = 300.0;
+/// The same of probes.
+const PROBE_RATE: f64 = 1.0;
 /// Trials of a delay; enough for a 99th percentile.
 const RUNS: u64 = 300;
 
@@ -36,19 +38,29 @@ pub fn stated_false_alarms_per_million(h: f64) -> f64 {
     1e6 * (-h).exp()
 }
 
-/// What `beer-guard check-config` prints about an objective that judges `series` series: trials of 300 requests/s with a
+/// Requests per second of the series that is stated about.
+pub fn stated_rate(objective: &Objective) -> f64 {
+    if objective.class == Class::Probe {
+        PROBE_RATE
+    } else {
+        RATE
+    }
+}
+
+/// What `beer-guard check-config` prints about an objective that judges `series` series: trials of [`stated_rate`] with a
 /// median of 0.8 times the floor (8 ms where there is no floor).
 pub fn stated(objective: &Objective, series: usize) -> Stated {
     let median_ms = if objective.floor_ns > 0 { 0.8e-6 * objective.floor_ns as f64 } else { 8.0 };
     let health = Health { median_ms, ..Health::LOG_NORMAL };
     // The trial makes reads; to the detector all operations are alike.
-    let (op, class, filesystem) = (Op::Read, Class::Storage, "*".into());
+    let class = if objective.class == Class::Probe { Class::Probe } else { Class::Storage };
+    let (op, filesystem, rate) = (Op::Read, "*".into(), stated_rate(objective));
     let objective = &Objective { op, class, filesystem, ..objective.clone() };
-    let mut trial = Trial::new(health, RATE, objective, series.max(1), 1);
-    trial.run(20_000);
+    let mut trial = Trial::new(health, rate, objective, series.max(1), 1);
+    trial.run(if class == Class::Probe { 1000 } else { 20_000 });
     let delay = |level| {
         let delays = trial.delays(3.0, level, RUNS);
-        let requests = |share| quantile(&delays, share) * RATE / 1e3;
+        let requests = |share| quantile(&delays, share) * rate / 1e3;
         (requests(0.5), requests(0.99))
     };
     let (weak_requests_3x_p50, weak_requests_3x_p99) = delay(Level::Weak);

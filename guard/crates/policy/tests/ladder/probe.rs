@@ -125,7 +125,17 @@ impl Disks {
             buckets[bucket_of(request.end - request.start).unwrap()] = 1;
             let (operations, bytes, sum_ns, errors, max_ns, under, over) = (1, 4096, 0, 0, 0, 0, 0);
             let buckets = &buckets;
-            self.evaluator.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets });
+            self.evaluator.series(&SeriesDelta {
+                series,
+                operations,
+                bytes,
+                sum_ns,
+                errors,
+                max_ns,
+                under,
+                over,
+                buckets,
+            });
         }
         self.requests.retain(|request| request.end > now);
         let heard = Signal::Heard { heartbeat_age_ns: 0 };
