@@ -28,6 +28,7 @@ EXPECTED = (
     Expectation("docker.service", "docker info >/dev/null"),
     Expectation("xrootd@beer.service", "ss -Hltn sport = :1094 | grep -q ."),
     Expectation("beer-guard.service", "grep -q '^state=open admit=1' /run/beer/guard/state"),
+    Expectation("beer-probe.service", "test -s /run/beer-probe/probe.lat"),
     Expectation("beer-network.service", "nft list table inet beer >/dev/null"),
     Expectation("beer-job-image.service", "docker image inspect beer-job:latest >/dev/null"),
     Expectation("prometheus-node-exporter.service"),

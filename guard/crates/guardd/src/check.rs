@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use intf::exec::Readings;
-use intf::segment::SegmentReader;
+use intf::segment::{Class, Reason, SegmentReader};
 use intf::units::Duration;
 use policy::detector::stated_rate;
 use policy::{Config, ConfigError, Exec};
@@ -108,6 +108,7 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
             }
         }
     }
+    faults.extend(unprobed(config, clock));
     faults.extend(config.exec.iter().filter_map(|exec| unread(config, exec, clock)));
     for folder in [&config.paths.run, &config.paths.memory, &config.journal.folder] {
         if !folder.is_dir() {
@@ -115,6 +116,21 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
         }
     }
     faults
+}
+
+/// Why nothing is known where clients read too little, if it is to be known.
+fn unprobed(config: &Config, clock: &dyn Clock) -> Option<String> {
+    let judged = config.objectives.iter().any(|objective| objective.class == Class::Probe);
+    // Who must own it was said before.
+    let owner = Owner::new(&config.latency.owner).resolve(Path::new("/etc/passwd")).filter(|_| judged)?;
+    let mut reader = SegmentReader::new(&config.paths.probe.join(crate::probe::SEGMENT), owner);
+    let fault = match reader.poll(clock.monotonic_ns(), &mut ()) {
+        Ok(poll) if poll.heartbeat_age_ns <= 2_000_000_000 => return None,
+        Ok(_) => format!("{}: its heartbeat is old", reader.path().display()),
+        Err(error) if error.reason == Reason::NotFound => format!("{}: beer-probe does not run", error.path.display()),
+        Err(error) => error.to_string(),
+    };
+    Some(format!("{fault} (systemctl status beer-probe)"))
 }
 
 /// Why there are no readings of a command of the site's own.

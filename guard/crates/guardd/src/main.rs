@@ -13,7 +13,7 @@ use guardd::clock::{Clock, SystemClock};
 use guardd::control::StateFile;
 use guardd::failsafe::{Done, Failsafe};
 use guardd::reload::Reload;
-use guardd::{check, exec, io_weight, probe, run, startd_cron};
+use guardd::{check, exec, io_weight, probe, run, startd_cron, watch};
 use intf::segment::Filesystem;
 use intf::units;
 use policy::ConfigError;
@@ -150,8 +150,12 @@ fn check_config(path: &Path, live: bool) -> Result<ExitCode> {
         }
     }
     println!("{}: good", path.display());
-    let weights = if live { io_weight::said(&config, &SystemClock) } else { Vec::new() };
-    for line in check::stated(&config).into_iter().chain(weights) {
+    let mut lines = check::stated(&config);
+    if live {
+        lines.extend(io_weight::said(&config, &SystemClock));
+        lines.push(watch::said(&config));
+    }
+    for line in lines {
         println!("{line}");
     }
     Ok(ExitCode::SUCCESS)

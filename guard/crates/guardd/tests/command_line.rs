@@ -80,7 +80,21 @@ fn live_names_what_is_missing() {
     }
     let _writer = SegmentWriter::create(&folders.segment(), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
     let output = live();
+    let text = said(&output);
+    assert!(text.contains("probe.lat: beer-probe does not run (systemctl status beer-probe)"), "{text}");
+    assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    std::fs::create_dir(folders.path("probe")).unwrap();
+    let mut probe = SegmentWriter::create(&folders.path("probe/probe.lat"), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();
+    let text = said(&live());
+    assert!(text.contains("probe.lat: its heartbeat is old (systemctl status beer-probe)"), "{text}");
+    let mut live = || {
+        probe.heartbeat(monotonic_ns()).unwrap();
+        guard(&["check-config", "--live", &path])
+    };
+    let output = live();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.lines().any(|line| line.starts_with("pressure: ")), "{text}");
 
     use std::os::unix::fs::FileExt;
     let file = std::fs::OpenOptions::new().write(true).open(folders.segment()).unwrap();

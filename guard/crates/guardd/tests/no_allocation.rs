@@ -71,6 +71,8 @@ fn a_tick_allocates_nothing() {
     let names: Vec<_> = (0..96).map(|number| format!("/data/{number:02}")).collect();
     let filesystems: Vec<_> = names.iter().map(|name| (name.as_str(), 8, 0)).collect();
     let mut writer = SegmentWriter::create(&folders.segment(), 1, &filesystems, 64, 64).unwrap();
+    std::fs::create_dir(folders.path("probe")).unwrap();
+    let mut probe = SegmentWriter::create(&folders.path("probe/probe.lat"), 1, &filesystems, 128, 64).unwrap();
     let config = Config::parse("test", &folders.config(&folders.slice(), "")).unwrap();
     let owner = Owner::new(&config.latency.owner);
     owner.resolve(std::path::Path::new("/etc/passwd"));
@@ -127,6 +129,10 @@ fn a_tick_allocates_nothing() {
         let held: Vec<_> =
             (0..3).map(|job| Grown { number: number(job), bytes: tick, grown: tick, at_ns: now_ns }).collect();
         shared.growth.put(&held);
+        probe.heartbeat(now_ns).unwrap();
+        let series = SeriesId { filesystem: (tick % 96) as u16, kind: Kind::of(Op::Read, Class::Internal).unwrap() };
+        probe.complete(series, 8_000_000 + tick % 7 * 100_000, 4096).unwrap();
+        probe.begin((tick % 96) as u32, series, now_ns, 4096, None).unwrap();
         let before = ALLOCATIONS.with(Cell::get);
         control.tick(now_ns);
         let allocated = ALLOCATIONS.with(Cell::get) - before;

@@ -2,9 +2,16 @@
 //! Pressure stall information: `/proc/pressure/<resource>` of the host, `<cgroup>/<resource>.pressure` of a slice.
 //! The running totals are what counts (averages over 10 s are too slow to act on).
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use crate::{Error, KernFile, Result};
+
+/// CGROUP2_SUPER_MAGIC (linux/magic.h).
+const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
@@ -58,6 +65,53 @@ impl PressureFile {
     }
 }
 
+/// What the kernel says to a trigger.
+#[derive(Debug)]
+pub enum Asked {
+    /// It will tell.
+    Set(Trigger),
+    /// It has no pressure information (EL9 needs `psi=1`), or there is no such cgroup.
+    Absent,
+    /// It does not want to.
+    Refused(Errno),
+}
+
+/// Becomes readable (POLLPRI) when tasks of a cgroup have waited for long within some time; ends when it is dropped.
+#[derive(Debug)]
+pub struct Trigger(OwnedFd);
+
+impl Trigger {
+    /// When some task waited for 300 ms within 2 s. Whoever has no CAP_SYS_RESOURCE may only ask for multiples of 2 s
+    /// (kernel, accounting/psi.rst), and with older kernels for none.
+    const SOME: &[u8] = b"some 300000 2000000\0";
+
+    /// Asks for it.
+    pub fn of_cgroup(cgroup: &Path, resource: Resource) -> Asked {
+        match Self::ask(&cgroup.join(format!("{}.pressure", resource.name()))) {
+            Ok(trigger) => Asked::Set(trigger),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::OPNOTSUPP) => Asked::Absent,
+            Err(error) => Asked::Refused(error),
+        }
+    }
+
+    fn ask(path: &Path) -> std::result::Result<Trigger, Errno> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        // What is no file of the kernel would be overwritten.
+        if rustix::fs::fstatfs(&fd)?.f_type != CGROUP2 {
+            return Err(Errno::NODEV);
+        }
+        rustix::io::write(&fd, Self::SOME)?;
+        Ok(Trigger(fd))
+    }
+}
+
+impl AsFd for Trigger {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 fn parse(text: &str) -> std::result::Result<Pressure, (usize, &'static str)> {
     let mut pressure = Pressure::default();
     let mut seen_some = false;
@@ -108,6 +162,14 @@ mod tests {
         for resource in Resource::ALL {
             assert!(PressureFile::of_cgroup(&fixture("cgroup/storage.slice"), resource).read().unwrap().is_some());
         }
+    }
+
+    #[test]
+    fn a_file_that_is_none_of_the_kernel_is_not_written() {
+        let dir = damaged("io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n");
+        assert!(matches!(Trigger::of_cgroup(dir.path(), Resource::Io), Asked::Absent));
+        assert_eq!(PressureFile::of_cgroup(dir.path(), Resource::Io).read().unwrap().unwrap().some_us, 5);
+        assert!(matches!(Trigger::of_cgroup(dir.path(), Resource::Cpu), Asked::Absent));
     }
 
     #[test]

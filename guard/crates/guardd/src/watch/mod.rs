@@ -11,16 +11,20 @@ mod network;
 mod pressure;
 mod probe;
 mod stuck;
+mod triggers;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use policy::gauge::{source_of, Reading, SOURCES};
 use policy::{Config, EXEC_MOST};
 
 use crate::clock::Clock;
 use crate::shared::Shared;
+use triggers::Triggers;
+
+pub use triggers::said;
 
 pub use addresses::Claim;
 pub use growth::Grown;
@@ -84,6 +88,9 @@ trait Source: Send {
 
 /// The thread.
 pub struct Watch {
+    /// Looked at as soon as the kernel says that there is some.
+    pressure: pressure::PressureOfStorage,
+    triggers: Triggers,
     sources: Vec<Box<dyn Source>>,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
@@ -94,7 +101,6 @@ impl Watch {
     pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>) -> Self {
         let sources: Vec<Box<dyn Source>> = vec![
             Box::new(addresses::Addresses::new(config)),
-            Box::new(pressure::PressureOfStorage::new(config)),
             Box::new(memory::Memory::new(config)),
             Box::new(growth::Growth::new(config)),
             Box::new(network::Network::new(config)),
@@ -103,15 +109,22 @@ impl Watch {
             Box::new(exec::Exec::new(config, Arc::clone(&clock))),
             Box::new(probe::Root::new(config, Arc::clone(&clock))),
         ];
-        Watch { sources, clock, shared }
+        let (pressure, triggers) = (pressure::PressureOfStorage::new(config), Triggers::new(config));
+        Watch { pressure, triggers, sources, clock, shared }
     }
 
     /// Until the flag is up.
     pub fn run(&mut self, shutdown: &AtomicBool) {
         while !shutdown.load(Ordering::Relaxed) {
             let now_ns = self.clock.monotonic_ns();
+            self.pressure.read(now_ns, &self.shared);
             self.sources.iter_mut().for_each(|source| source.read(now_ns, &self.shared));
-            std::thread::sleep(PERIOD);
+            self.triggers.look();
+            let end = Instant::now() + PERIOD;
+            // The others compare two looks, which must lie apart.
+            while self.triggers.fired(end) {
+                self.pressure.read(self.clock.monotonic_ns(), &self.shared);
+            }
         }
     }
 }

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job attacks a disk from which a storage user reads once in five seconds: probes find it within seconds, and the hog
+alone stands still. Without them the same attack goes on unseen for longer.
+
+Victim: the user of that disk. Innocent: a CPU job beside the hog. Probes come five times a second here, so that the
+guard knows what is usual after two minutes and not after seven.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerbench.batch import RUNNING, Batch, Job
+from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
+from beerbench.timeline.decisions import Decision
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import StorageUser, assert_one_run, assert_undisturbed, report_of
+
+RATE = 0.2
+HOG = "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1"
+NOTICED = 8.0
+UNSEEN = 20.0
+OBJECTIVE = "probe-read"
+AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Disturbed: ", "EmulationFault: "])
+
+
+def set_up(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> tuple[Job, Job, str]:
+    """Hog and innocent wait for their signal, the user reads."""
+    node.execute(
+        "sed -i '/^.signals.probe.$/,/^root/s/^interval = .*/interval = \"200ms\"/' /etc/beer/guard.toml && "
+        "beer-guard check-config && systemctl restart beer-probe beer-guard",
+        timeout=120,
+    )
+    guard.wait_for_state("open", timeout=180)
+    hog, innocent = batch.submit(HOG), batch.submit("burn --seconds 60 --on-signal 1")
+    scope = batch.wait_until_ready(hog, timeout=240)
+    batch.wait_until_ready(innocent, timeout=240)
+    storage.start(rate=RATE, duration=1200, disks=("/data/01",))
+    return hog, innocent, scope.rsplit("/", 1)[1]
+
+
+def probes(guard: Guard) -> dict[str, object]:
+    return dict(next(one for one in guard.status()["objectives"] if one["name"] == OBJECTIVE))
+
+
+def freezes(guard: Guard, since: float) -> list[Decision]:
+    return [one for one in guard.decisions() if one.action in ("freeze", "narrow") and one.time > since]
+
+
+@AGAIN
+@pytest.mark.full
+def test_thin_traffic_with_probes(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    hog, innocent, scope = set_up(node, batch, guard, storage)
+    wait_until(
+        lambda: bool(probes(guard)["dependence"]) and guard.state() == "open",
+        400,
+        "the guard has learned what is usual for probes",
+        interval=2.0,
+        explain=lambda: f"{probes(guard)}\n{guard.why()}",
+    )
+    assert guard.metric(r'beer_probe_reads_total\{filesystem="/data/01"\}') > 400
+    assert guard.metric(r'beer_probe_reads_total\{filesystem="/data/02"\}') == 0, "nobody uses that disk"
+    live = node.execute("beer-guard check-config --live", check=False)
+    assert live.status == 0, live.stdout + live.stderr
+    assert "\npressure: " in live.stdout
+
+    batch.signal(innocent)
+    began = time.time()
+    struck = batch.signal(hog)
+    wait_until(lambda: freezes(guard, struck) != [], 60, "somebody is frozen", explain=guard.why)
+    first = freezes(guard, struck)[0]
+    assert_undisturbed(neighbours, began, time.time())
+    print(f"frozen {first.time - struck:.1f} s after the signal to attack\n{guard.why()}")
+    assert first.series == "probe read on /data/01", first
+    assert first.time - struck <= NOTICED, guard.why()
+    wait_until(
+        lambda: any(one.jobs == (scope,) for one in freezes(guard, struck)),
+        30,
+        "the hog alone stands still",
+        explain=guard.why,
+    )
+    assert innocent.status == RUNNING, "the innocent was over too early to lose anything"
+    report_of(hog, timeout=600)
+    assert_one_run(hog)
+    lost = report_of(innocent, timeout=400)["longest_gap_seconds"]
+    assert_one_run(innocent)
+    assert lost < 5, f"the innocent stood still with the hog, for {lost} s"
+
+
+@AGAIN
+@pytest.mark.full
+def test_thin_traffic_without_probes(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    node.execute("systemctl stop beer-probe")
+    hog, _, _ = set_up(node, batch, guard, storage)
+    node.execute("systemctl stop beer-probe && systemctl restart beer-guard", timeout=120)
+    guard.wait_for_state("open", timeout=180)
+    assert probes(guard)["signal"] == "absent", "a node that nobody probes is no fault"
+    struck = batch.signal(hog)
+    began = time.time()
+    wait_until(lambda: time.time() > began + UNSEEN, UNSEEN + 30, "the attack has had its time", interval=1.0)
+    seen = [one for one in freezes(guard, struck) if one.time < struck + UNSEEN]
+    assert not seen, f"it is seen without probes too: the test above shows nothing\n{guard.why()}"
+    assert len(storage.stop()) > 0, "the user did not read"
