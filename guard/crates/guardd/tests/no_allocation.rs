@@ -132,6 +132,7 @@ fn a_tick_allocates_nothing() {
         probe.heartbeat(now_ns).unwrap();
         let series = SeriesId { filesystem: (tick % 96) as u16, kind: Kind::of(Op::Read, Class::Internal).unwrap() };
         probe.complete(series, 8_000_000 + tick % 7 * 100_000, 4096).unwrap();
+        probe.end(((tick + 95) % 96) as u32).unwrap();
         probe.begin((tick % 96) as u32, series, now_ns, 4096, None).unwrap();
         let before = ALLOCATIONS.with(Cell::get);
         control.tick(now_ns);

@@ -316,6 +316,8 @@ pub(super) fn default_objectives() -> Vec<RawObjective> {
         objective("storage-open", RawOp::Open, 200, 2000),
         RawObjective {
             class: RawClass::Probe,
+            // A precaution that was not needed costs as much, and evidence grows no faster.
+            weak: 12.0,
             grace: ten_seconds(),
             // Nobody waits for a probe.
             budget_window: Duration(0),
