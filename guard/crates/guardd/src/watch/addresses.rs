@@ -7,13 +7,14 @@
 //! one that two claim is nobody's, and so is what comes from it.
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use kernfs::cgroup::Children;
 use kernfs::{net, KernFile};
 use policy::Config;
 
-use super::Source;
+use super::{watchable, Source};
 use crate::jobs::MONITOR;
 use crate::shared::Shared;
 
@@ -72,7 +73,7 @@ impl Addresses {
         let known = &mut self.known;
         let listed = self.children.each(|scope, number| {
             if scope.starts_with(MONITOR) {
-                return;
+                return ControlFlow::Continue(());
             }
             match known.iter_mut().find(|job| job.number == number && job.scope == scope) {
                 Some(job) => job.seen = true,
@@ -81,6 +82,7 @@ impl Addresses {
                     known.push(Known { scope, number, addresses: Vec::new(), again: AGAIN, seen: true });
                 }
             }
+            watchable(known.len())
         });
         if listed.is_ok() {
             self.known.retain(|job| job.seen);

@@ -3,12 +3,13 @@
 //! takes back when it must.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kernfs::cgroup::{Children, HeldMemory};
 use policy::Config;
 
-use super::Source;
+use super::{watchable, Source};
 use crate::jobs::MONITOR;
 use crate::shared::Shared;
 
@@ -64,7 +65,7 @@ impl Growth {
         let (known, slice, looked) = (&mut self.known, &self.slice, self.looked);
         let listed = self.children.each(|scope, number| {
             if scope.starts_with(MONITOR) {
-                return;
+                return ControlFlow::Continue(());
             }
             match known.iter_mut().find(|job| job.number == number && job.scope == scope) {
                 Some(job) => job.seen = true,
@@ -77,6 +78,7 @@ impl Growth {
                     seen: true,
                 }),
             }
+            watchable(known.len())
         });
         if listed.is_ok() {
             self.known.retain(|job| job.seen);

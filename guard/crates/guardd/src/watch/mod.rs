@@ -13,12 +13,13 @@ mod probe;
 mod stuck;
 mod triggers;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use policy::gauge::{source_of, Reading, SOURCES};
-use policy::{Config, EXEC_MOST};
+use policy::{Config, JobSet, EXEC_MOST};
 
 use crate::clock::Clock;
 use crate::shared::Shared;
@@ -30,6 +31,17 @@ pub use addresses::Claim;
 pub use growth::Grown;
 
 const PERIOD: Duration = Duration::from_secs(1);
+
+/// More jobs than these are not looked at one by one: those beyond have no place in the loop's table either.
+const JOBS_MOST: usize = 2 * JobSet::PLACES;
+
+/// May there be more than so many?
+fn watchable(known: usize) -> ControlFlow<()> {
+    match known < JOBS_MOST {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    }
+}
 
 /// In `Gauge::at_ns`: this node does not have it.
 const ABSENT: u64 = u64::MAX;

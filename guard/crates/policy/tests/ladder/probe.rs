@@ -159,6 +159,7 @@ impl Disks {
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             oldest_first: &[0, 1, 2],
+            grower: None,
             self_check: true,
             drained: false,
             ordered: false,
