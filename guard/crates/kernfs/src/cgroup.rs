@@ -354,7 +354,11 @@ mod tests {
         let mut list = || {
             let mut found = Vec::new();
             let mut push = |name: &str, number| found.push((name.to_owned(), number));
-            children.each(|name, number| ControlFlow::Continue(push(name, number))).unwrap().unwrap();
+            let listed = children.each(|name, number| {
+                push(name, number);
+                ControlFlow::Continue(())
+            });
+            listed.unwrap().unwrap();
             found.sort();
             found
         };
