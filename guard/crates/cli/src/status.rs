@@ -165,11 +165,12 @@ fn filesystem(filesystem: &FilesystemStatus) -> String {
         age => format!(" (oldest {})", say::duration(age)),
     };
     format!(
-        "  filesystem  {}: {} storage{oldest} and {} batch requests in flight{share}{}",
+        "  filesystem  {}: {} storage{oldest} and {} batch requests in flight{share}{}{}",
         filesystem.path,
         filesystem.storage_in_flight,
         filesystem.batch_in_flight,
-        if filesystem.quarantined { "; STUCK without batch, look at the disk" } else { "" }
+        if filesystem.quarantined { "; STUCK without batch, look at the disk" } else { "" },
+        if filesystem.disk_gone { "; its DISK IS GONE, the kernel has it no more" } else { "" }
     )
 }
 
@@ -249,6 +250,7 @@ mod tests {
                 limit: 0.1,
                 state_ns: 3_000_000_000,
             }],
+            filesystems: vec![FilesystemStatus { path: "/data/03".into(), disk_gone: true, ..Default::default() }],
             dry_run: true,
             configuration_error: "guard.toml: loop.tick: 20".into(),
             signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
@@ -280,6 +282,7 @@ mod tests {
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
+            "filesystem  /data/03: 0 storage and 0 batch requests in flight; its DISK IS GONE",
             "DRY RUN     nothing of this is done",
             "REFUSED     guard.toml: loop.tick: 20; ",
         ] {

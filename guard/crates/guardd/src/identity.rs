@@ -259,7 +259,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        #![proptest_config(proptest::prelude::ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+        #![proptest_config(proptest::prelude::ProptestConfig { cases: 50, failure_persistence: None, ..Default::default() })]
 
         /// What a job could have some influence on: its environment in the description, names and arguments of processes.
         #[test]

@@ -243,6 +243,7 @@ impl StatusFile {
             path: names.filesystems.get(index).cloned().unwrap_or_default(),
             device: String::new(),
             quarantined: index < 128 && (self.view.quarantined >> index) & 1 == 1,
+            disk_gone: index < 128 && (self.view.gone >> index) & 1 == 1,
             oldest_ns: load.oldest_ns,
             storage_in_flight: load.storage_in_flight,
             batch_in_flight: load.batch_in_flight,

@@ -13,7 +13,7 @@ use policy::{Cause, Config, FilesystemLoad, GaugeVerdict, Hold, Shares, Throttle
 use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
 use crate::reload::Reloaded;
-use crate::signals::{Histograms, Reading, Sample};
+use crate::signals::{Histograms, Mounted, Reading, Sample};
 use crate::watch::{Claim, Gauges, Grown};
 
 /// What operators have asked for.
@@ -56,6 +56,8 @@ pub struct Shared {
     pub addresses: Told<Claim>,
     /// What each job holds of memory.
     pub growth: Told<Grown>,
+    /// What is mounted where the storage daemon has filesystems; replaced when it is another.
+    pub mounts: Mutex<Arc<[Mounted]>>,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.
@@ -143,6 +145,8 @@ pub struct Snapshot {
     pub reason: Cause,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
+    /// Filesystems whose disk was there and is not, bit by index.
+    pub gone: u128,
     /// Cores and memory offered.
     pub cores: u32,
     /// See `cores`.

@@ -155,6 +155,9 @@ pub struct FilesystemStatus {
     pub device: String,
     /// Stuck without a batch share: batch goes on, somebody must look at the disk.
     pub quarantined: bool,
+    /// The kernel does not have its disk any more.
+    #[serde(default)]
+    pub disk_gone: bool,
     /// Age of the oldest storage request in flight.
     pub oldest_ns: u64,
     /// Storage requests in flight.

@@ -33,7 +33,7 @@ pub const PROBE_ROOT: &str = "probe.root.seconds";
 pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
 
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 19] = [
+pub const SOURCES: [Source; 23] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
     source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
@@ -42,6 +42,14 @@ pub const SOURCES: [Source; 19] = [
     source("storage.memory.ooms", Unit::Count, "storage tasks killed for want of memory since the last look"),
     source("storage.memory.low", Unit::Count, "times that memory below MemoryLow was reclaimed since the last look"),
     source("storage.memory.swap", Unit::Count, "bytes of the storage services in swap"),
+    source(
+        "storage.disk.await",
+        Unit::Seconds,
+        "mean time of a request of the slowest data disk, or how long it hangs",
+    ),
+    source("storage.disk.queue", Unit::Count, "mean number of requests at the data disk with most of them"),
+    source("storage.disk.utilisation", Unit::Share, "time in which the busiest data disk had a request"),
+    source("storage.disk.gone", Unit::Count, "data disks that the kernel does not have any more"),
     source("storage.overloaded", Unit::Count, "filesystems that take no new files (beer.overload)"),
     source("batch.memory", Unit::Share, "memory of batch, against its hard limit"),
     source(

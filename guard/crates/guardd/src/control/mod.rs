@@ -26,7 +26,7 @@ use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator, Wanted};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{Shared, SignalHealth};
-use crate::signals::{Board, Reading, Signal};
+use crate::signals::{Board, Reading, Signal, Worst};
 use crate::worker::Wish;
 
 use growth::Growing;
@@ -203,10 +203,8 @@ impl<F: Freezer> ControlLoop<F> {
             self.shared.addresses.take(&mut self.board.daemons.claims_version, &mut self.board.daemons.claims);
             self.look_around(now_ns);
             self.growing.look(&self.shared.growth, &self.board.jobs, now_ns);
-            let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
-            self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
-            let stuck = self.board.probes_stuck.map(|filesystems| filesystems as f64);
-            self.shared.gauges.put("probe.stuck", stuck, now_ns);
+            self.follow_mounts();
+            self.put_gauges(now_ns);
         }
         self.board.evaluator.begin(now_ns);
         self.read_signals(now_ns);
@@ -283,6 +281,31 @@ impl<F: Freezer> ControlLoop<F> {
         if first || before != self.node.slice_present() {
             self.send(Message::Slice { present: self.node.slice_present() });
         }
+    }
+
+    fn follow_mounts(&mut self) {
+        // Somebody is just putting others there: the next second is early enough.
+        let Ok(mounts) = self.shared.mounts.try_lock() else { return };
+        if !Arc::ptr_eq(&mounts, &self.board.mounts) {
+            self.board.mounts = Arc::clone(&mounts);
+            self.board.mounts_version += 1;
+        }
+    }
+
+    /// Those gauges that are read here and not by the watch thread.
+    fn put_gauges(&self, now_ns: u64) {
+        let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
+        self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
+        let stuck = self.board.probes_stuck.map(|filesystems| filesystems as f64);
+        self.shared.gauges.put("probe.stuck", stuck, now_ns);
+        let at_ns = self.board.worst_disk.map_or(now_ns, |(_, at_ns)| at_ns);
+        let put = |name, of: fn(Worst) -> f64| {
+            self.shared.gauges.put(name, self.board.worst_disk.map(|(worst, _)| of(worst)), at_ns);
+        };
+        put("storage.disk.await", |worst| worst.await_s);
+        put("storage.disk.queue", |worst| worst.queue);
+        put("storage.disk.utilisation", |worst| worst.utilisation);
+        put("storage.disk.gone", |worst| f64::from(worst.gone));
     }
 
     fn read_signals(&mut self, now_ns: u64) {
@@ -496,7 +519,7 @@ impl<F: Freezer> ControlLoop<F> {
         let (cores, memory_mb) = if admit { self.capacity() } else { (0, 0) };
         view.at_ns = now_ns;
         (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, admit);
-        (view.reason, view.quarantined) = (actions.reason, actions.quarantined);
+        (view.reason, view.quarantined, view.gone) = (actions.reason, actions.quarantined, self.board.gone);
         (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs(&self.board.jobs));
         view.held_jobs = match self.freezer.applied() {
             Hold::Nobody => 0,

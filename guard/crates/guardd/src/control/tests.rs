@@ -58,7 +58,8 @@ impl Rig {
     fn with(knob: RecordingFreezer, more: &str) -> Self {
         let folders = tempfile::tempdir().unwrap();
         let path = |name: &str| folders.path().join(name);
-        std::fs::create_dir(path("jobs.slice")).unwrap();
+        ["jobs.slice", "proc"].iter().for_each(|name| std::fs::create_dir(path(name)).unwrap());
+        std::fs::write(path("proc/diskstats"), "").unwrap();
         for (file, text) in [
             ("cgroup.events", "populated 1\nfrozen 0\n"),
             ("cpuset.cpus.effective", "0-3\n"),
@@ -68,7 +69,7 @@ impl Rig {
         }
         let root = folders.path().display();
         let text = format!(
-            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\nbatch_slice = \"jobs.slice\"\nrun = \"{root}\"\n\
+            "[paths]\ncgroup = \"{root}\"\njobs_slice = \"jobs.slice\"\nproc = \"{root}/proc\"\nbatch_slice = \"jobs.slice\"\nrun = \"{root}\"\n\
              [signals.latency]\nsegment = \"{root}/beer.lat\"\nowner = \"{}\"\n[signals.psi]\nenabled = false\n{more}",
             rustix::process::getuid().as_raw()
         );
@@ -123,14 +124,21 @@ impl Rig {
         }
     }
 
+    /// The kernel has this one.
+    fn disks(&self, disk: &str) {
+        let text = format!("{disk} 9 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n");
+        std::fs::write(self.folders.path().join("proc/diskstats"), text).unwrap();
+    }
+
     fn pass(&mut self, time_ns: u64) {
         for _ in 0..time_ns / TICK_NS {
             let now_ns = self.clock.0.fetch_add(TICK_NS, Ordering::Relaxed) + TICK_NS;
             if self.daemon {
                 self.writer.heartbeat(now_ns).unwrap();
             }
-            // All but the one that the loop itself reads.
-            let sources = policy::gauge::SOURCES.iter().filter(|source| source.name != "storage.overloaded");
+            // All but those that the loop itself reads.
+            let own = |name: &str| name == "storage.overloaded" || name.starts_with("storage.disk.");
+            let sources = policy::gauge::SOURCES.iter().filter(|source| !own(source.name));
             for source in sources.filter(|_| self.watch) {
                 let value = if source.name == "storage.pressure.memory.full" { self.memory } else { 0.0 };
                 self.control.shared.gauges.put(source.name, Some(value), now_ns);
@@ -452,6 +460,24 @@ fn an_overloaded_filesystem_is_a_gauge() {
     std::fs::remove_file(rig.writer.path()).unwrap();
     rig.pass(3_000_000_000);
     assert_eq!(read(&rig), policy::gauge::Reading::Absent);
+}
+
+#[test]
+fn a_disk_that_goes_away_is_a_gauge_and_comes_back_under_another_number() {
+    let gauge = "[[gauge]]\nname = \"disk-gone\"\nsource = \"storage.disk.gone\"\nabove = 0.0\nfor = \"0s\"\n";
+    let mut rig = Rig::with(RecordingFreezer::default(), gauge);
+    rig.disks("8 0 sda");
+    rig.pass(5 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    rig.disks("8 16 sdb");
+    rig.pass(3 * SECOND_NS);
+    assert!(rig.state().starts_with("state=closed") && rig.state().contains("reason=gauge_above"), "{}", rig.state());
+    assert_eq!((lock(&rig.control.shared.snapshot).gone, rig.writes()), (1, vec![]));
+    let (path, device) = ("/data/01".to_owned(), (8, 16));
+    *lock(&rig.control.shared.mounts) = [crate::signals::Mounted { path, device, disk: device }].into();
+    rig.pass(14 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
+    assert_eq!(lock(&rig.control.shared.snapshot).gone, 0);
 }
 
 #[test]

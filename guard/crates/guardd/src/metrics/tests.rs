@@ -65,6 +65,7 @@ fn view() -> Snapshot {
         Sample { metric: &names::DISK_AWAIT, label: Label::Filesystem(0), value: 0.0085 },
         Sample { metric: &names::HOST_WAITING, label: Label::Resource("io"), value: 7.25 },
         Sample { metric: &names::DISK_AWAIT, label: Label::Filesystem(1), value: 0.25 },
+        Sample { metric: &names::DISK_GONE, label: Label::Filesystem(1), value: 1.0 },
     ];
     let health = |name, reading, value_ns| SignalHealth { name, reading, value_ns, took_ns: 15_000 };
     view.signals = vec![health("latency", Reading::Value, 99_980_000_000), health("psi", Reading::Absent, 0)];

@@ -2,12 +2,16 @@
 //! What the control loop can see. One file per source; [`all`] is the table of them. A source has a value, is not
 //! available here, or is broken; whichever it is, the tick goes on with the others.
 
+mod condition;
 mod daemons;
+mod device;
 mod disk;
 mod jobs;
 mod latency;
 mod probe;
 mod psi;
+
+use std::sync::Arc;
 
 use intf::segment::Filesystem;
 use policy::{Config, Evaluator, Hold, JobSet};
@@ -16,8 +20,10 @@ use crate::jobs::JobTable;
 use crate::metrics::Metric;
 use crate::shared::Owner;
 
+pub use condition::Worst;
 pub use daemons::{Daemons, Work};
-pub use disk::disk_of;
+pub use device::disk_of;
+pub(crate) use device::{device_below, whole_disk};
 pub use latency::{Histogram, Histograms, BOUNDS};
 
 /// How often a disk is looked at when somebody waits for the answer.
@@ -92,6 +98,14 @@ pub struct Board {
     pub disks: Vec<(u32, u32)>,
     /// See `disks`.
     pub disks_version: u64,
+    /// What is mounted where there are filesystems of the storage daemon, as the watch thread found it, and what goes up with it.
+    pub mounts: Arc<[Mounted]>,
+    /// See `mounts`.
+    pub mounts_version: u64,
+    /// The worst of the disks, and when they were read; `None` = there is nothing to read.
+    pub worst_disk: Option<(Worst, u64)>,
+    /// Filesystems whose disk was there and is not, bit by index.
+    pub gone: u128,
     /// What batch does through the storage daemons.
     pub daemons: Daemons,
     /// The jobs of this node.
@@ -138,6 +152,10 @@ impl Board {
             batch_share_now: Vec::new(),
             disks: Vec::new(),
             disks_version: 0,
+            mounts: Arc::default(),
+            mounts_version: 0,
+            worst_disk: None,
+            gone: 0,
             daemons: Daemons::default(),
             jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
             hold: Hold::Nobody,
@@ -153,6 +171,17 @@ impl Board {
             histograms: Histograms::default(),
         }
     }
+}
+
+/// What lies below a filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// Its path.
+    pub path: String,
+    /// As in `/proc/diskstats`: the partition or the whole disk.
+    pub device: (u32, u32),
+    /// As in `io.stat`: always the whole disk.
+    pub disk: (u32, u32),
 }
 
 /// Work per second.

@@ -7,6 +7,7 @@ mod exec;
 mod growth;
 mod load;
 mod memory;
+mod mounts;
 mod network;
 mod pressure;
 mod probe;
@@ -113,6 +114,7 @@ impl Watch {
     pub fn new(config: &Config, clock: Arc<dyn Clock>, shared: Arc<Shared>) -> Self {
         let sources: Vec<Box<dyn Source>> = vec![
             Box::new(addresses::Addresses::new(config)),
+            Box::new(mounts::Mounts::new(config)),
             Box::new(memory::Memory::new(config)),
             Box::new(growth::Growth::new(config)),
             Box::new(network::Network::new(config)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what was written to what is valid: ranges, and values that must fit together.
 
-use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective};
+use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective, RawPeriodic};
 use super::{exec, Exec};
 use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal, ProbeSignal};
 use crate::gauge::{GaugeObjective, SOURCES};
@@ -84,12 +84,13 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
         }
     }
     let exec = exec::check(raw.exec)?;
+    let raw_disk = raw.signals.disk.clone();
     let gauges = raw.gauge.unwrap_or_else(raw::default_gauges);
     if gauges.len() > 64 {
         return Err(("gauge".into(), format!("{} gauges; up to 64 are possible", gauges.len())));
     }
     let gauges: Vec<GaugeObjective> =
-        gauges.into_iter().enumerate().map(|(i, raw)| gauge(i, raw, &exec)).collect::<Result<_, _>>()?;
+        gauges.into_iter().enumerate().map(|(i, raw)| gauge(i, raw, &exec, &raw_disk)).collect::<Result<_, _>>()?;
     let names = || checked.iter().map(|o| &o.name).chain(gauges.iter().map(|g| &g.name));
     for (i, gauge) in gauges.iter().enumerate() {
         if names().filter(|name| **name == gauge.name).count() > 1 {
@@ -205,12 +206,18 @@ fn name(path: String, name: String) -> Result<String, Fault> {
     Ok(name)
 }
 
-fn gauge(index: usize, raw: RawGauge, exec: &[Exec]) -> Result<GaugeObjective, Fault> {
+fn gauge(index: usize, raw: RawGauge, exec: &[Exec], disk: &RawPeriodic) -> Result<GaugeObjective, Fault> {
     let at = |key: &str| format!("gauge[{index}].{key}");
     let Some((source, grace_ns)) = exec::place(&raw.source, exec) else {
         let names: Vec<String> = SOURCES.iter().map(|source| source.name.into()).chain(exec::names(exec)).collect();
         return Err((at("source"), format!("unknown source `{}`; allowed: {}", raw.source, names.join(", "))));
     };
+    let of_disks = raw.source.starts_with("storage.disk.");
+    if of_disks && !disk.enabled {
+        return Err((at("source"), format!("`{}` is read only with signals.disk.enabled = true", raw.source)));
+    }
+    // A value is as old as that before there is a new one.
+    let grace_ns = if of_disks { grace_ns.max(2 * disk.interval.0.min(MIN)) } else { grace_ns };
     Ok(GaugeObjective {
         name: name(at("name"), raw.name)?,
         source,

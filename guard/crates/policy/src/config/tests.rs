@@ -99,6 +99,14 @@ fn errors_name_the_key_and_what_was_allowed() {
             "guard.toml: gauge[0].grace: 10s is outside 22s to 10min",
         ),
         ("objective = []", "guard.toml: objective: 0 objectives"),
+        (
+            "[signals.disk]\nenabled = false\n[[gauge]]\nname = \"a\"\nsource = \"storage.disk.await\"\nabove = 1.0",
+            "guard.toml: gauge[0].source: `storage.disk.await` is read only with signals.disk.enabled = true",
+        ),
+        (
+            "[signals.disk]\ninterval = \"6s\"\n[[gauge]]\nname = \"a\"\nsource = \"storage.disk.gone\"\nabove = 0.0",
+            "guard.toml: gauge[0].grace: 10s is outside 12s to 10min",
+        ),
     ] {
         let found = error(text);
         assert!(found.contains(expected), "{text}\n{found}\n{expected}");

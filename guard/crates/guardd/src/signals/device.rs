@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which block device, and which whole disk, a filesystem lies on.
+
+use std::path::Path;
+
+use intf::segment::Filesystem;
+use kernfs::mountinfo::{mount_of, Mount, MountInfo};
+
+/// What a filesystem lies on.
+fn device_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32, u32)> {
+    match (filesystem.major, filesystem.minor) {
+        // No block device of its own (btrfs and others): ask the mount table what is under the path.
+        (0, _) => mounted_device(proc, sys, Path::new(&filesystem.path)),
+        number => Some(number),
+    }
+}
+
+/// The whole disk of that.
+pub fn disk_of(proc: &Path, sys: &Path, filesystem: &Filesystem) -> Option<(u32, u32)> {
+    device_of(proc, sys, filesystem).map(|device| whole_disk(sys, device))
+}
+
+/// `io.stat` counts by whole disk: the parent of a partition.
+pub(crate) fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
+    let folder = sys.join(format!("dev/block/{}:{}", device.0, device.1));
+    if !folder.join("partition").exists() {
+        return device;
+    }
+    let parent = std::fs::read_to_string(folder.join("../dev")).ok();
+    parent.as_deref().and_then(parse_device).unwrap_or(device)
+}
+
+fn parse_device(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn mounted_device(proc: &Path, sys: &Path, path: &Path) -> Option<(u32, u32)> {
+    let mounts = MountInfo::new(proc).read().ok()??;
+    device_below(sys, mount_of(&mounts, path)?)
+}
+
+/// The block device of a mount.
+pub(crate) fn device_below(sys: &Path, mount: &Mount) -> Option<(u32, u32)> {
+    if mount.device.0 != 0 {
+        return Some(mount.device);
+    }
+    // By sysfs and not by /dev, which the sandbox of the service empties.
+    let name = Path::new(&mount.source).strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+    let number = std::fs::read_to_string(sys.join("class/block").join(name).join("dev")).ok()?;
+    parse_device(&number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_counted_with_its_disk() {
+        let sys = tempfile::tempdir().unwrap();
+        let disk = sys.path().join("devices/vdb");
+        std::fs::create_dir_all(disk.join("vdb1")).unwrap();
+        std::fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+        std::fs::write(disk.join("dev"), "254:16\n").unwrap();
+        std::fs::write(disk.join("vdb1/partition"), "1\n").unwrap();
+        std::os::unix::fs::symlink(disk.join("vdb1"), sys.path().join("dev/block/254:17")).unwrap();
+        assert_eq!(whole_disk(sys.path(), (254, 17)), (254, 16));
+        assert_eq!(whole_disk(sys.path(), (254, 32)), (254, 32));
+    }
+}
