@@ -345,17 +345,18 @@ mod tests {
     #[test]
     fn those_who_are_not_listed_among_too_many_are_known_all_the_same() {
         let mut slice = Slice::with(&[]);
-        let names: Vec<_> = (0..LISTED_MOST + 200).map(|number| format!("{number}.scope")).collect();
+        let names: Vec<_> = (0..LISTED_MOST + 1000).map(|number| format!("{number}.scope")).collect();
         names.iter().for_each(|job| slice.begin(job));
         // In whichever order they are listed, some of the last ones have places.
-        for name in names.iter().step_by(LISTED_MOST / JobSet::PLACES + 2).take(JobSet::PLACES) {
+        for name in names.iter().step_by(LISTED_MOST / JobSet::PLACES + 3).take(JobSet::PLACES) {
             let number = std::fs::metadata(slice.folder.path().join(name)).unwrap().ino();
             slice.table.places.push(Some(Job { scope: name.clone(), number, seen: false }));
         }
         let known = slice.table.living();
         slice.table.look(false, &JobSet::default());
         assert_eq!((known.and(&slice.table.living()), slice.table.complete()), (known, false));
-        assert!(slice.table.count() as usize > JobSet::PLACES);
+        let count = slice.table.count() as usize;
+        assert!(count > JobSet::PLACES && count < names.len(), "{count}: as many as were listed");
         names.iter().for_each(|job| slice.end(job));
         slice.table.look(false, &JobSet::default());
         assert_eq!((slice.table.count(), slice.table.complete()), (0, true));
