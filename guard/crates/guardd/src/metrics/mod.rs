@@ -3,6 +3,7 @@
 //! out.
 
 pub mod names;
+mod per_job;
 pub mod render;
 pub mod server;
 mod slices;

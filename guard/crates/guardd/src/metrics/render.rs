@@ -11,6 +11,7 @@ use kernfs::process::ProcessMemory;
 use policy::event::Unit;
 use policy::{Config, GaugeState, Level, Names, Resource, SignalState};
 
+use super::per_job::PerJob;
 use super::slices::Slices;
 use super::text::Exposition;
 use super::{names, Metric};
@@ -23,6 +24,7 @@ pub struct Renderer {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
     slices: Slices,
+    per_job: PerJob,
     memory: ProcessMemory,
     locked: bool,
     dry_run: bool,
@@ -35,7 +37,8 @@ impl Renderer {
     pub fn new(config: &Config, shared: Arc<Shared>, clock: Arc<dyn Clock>, locked: bool) -> Self {
         let memory = ProcessMemory::of_self(&config.paths.proc);
         let dry_run = config.node.dry_run;
-        Renderer { slices: Slices::new(config), view: Snapshot::default(), shared, clock, memory, locked, dry_run }
+        let (slices, per_job, view) = (Slices::new(config), PerJob::new(config), Snapshot::default());
+        Renderer { slices, per_job, view, shared, clock, memory, locked, dry_run }
     }
 
     /// The whole page.
@@ -59,6 +62,8 @@ impl Renderer {
             self.signals(&mut out);
         }
         self.slices.export(&mut out);
+        let jobs = lock(&self.shared.jobs).clone();
+        self.per_job.export(&jobs, self.view.hold, &mut out);
         self.actions(&mut out);
         self.own(&mut out);
         out.finish()

@@ -4,6 +4,7 @@
 
 use kernfs::cgroup::Cgroup;
 use kernfs::psi::{Pressure, PressureFile, Resource};
+use kernfs::KernFile;
 use policy::Config;
 
 use super::names;
@@ -15,6 +16,7 @@ pub struct Slices(Vec<Slice>);
 struct Slice {
     name: String,
     cgroup: Cgroup,
+    cpu_max: KernFile,
     pressure: Vec<(Resource, PressureFile)>,
 }
 
@@ -26,7 +28,8 @@ impl Slices {
             let path = paths.cgroup.join(relative);
             let name = relative.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             let pressure = Resource::ALL.map(|resource| (resource, PressureFile::of_cgroup(&path, resource)));
-            Slice { name, cgroup: Cgroup::new(path), pressure: pressure.into() }
+            let cpu_max = KernFile::new(path.join("cpu.max"));
+            Slice { name, cgroup: Cgroup::new(path), cpu_max, pressure: pressure.into() }
         };
         Slices([&paths.storage_slice, &paths.jobs_slice].map(|path| slice(path)).into())
     }
@@ -36,6 +39,11 @@ impl Slices {
         let cpu = |s: &mut Slice| s.cgroup.cpu().ok().flatten().map(|cpu| cpu.usage_us as f64 / 1e6);
         self.each(out, &names::SLICE_CPU, cpu);
         self.each(out, &names::SLICE_MEMORY, |s| s.cgroup.memory_bytes().ok().flatten().map(|bytes| bytes as f64));
+        self.each(out, &names::SLICE_CPUS, |s| s.cgroup.cpu_count().ok().flatten().map(f64::from));
+        self.each(out, &names::SLICE_QUOTA, |s| quota(s.cpu_max.read().ok().flatten()?));
+        self.each(out, &names::SLICE_MEMORY_MAX, |s| {
+            s.cgroup.memory_max_bytes().ok().flatten().filter(|bytes| *bytes != u64::MAX).map(|bytes| bytes as f64)
+        });
         self.each(out, &names::SLICE_FROZEN, |s| {
             s.cgroup.events().ok().flatten().map(|e| f64::from(u8::from(e.frozen)))
         });
@@ -46,11 +54,13 @@ impl Slices {
     }
 
     fn each(&mut self, out: &mut Exposition, metric: &super::Metric, value: impl Fn(&mut Slice) -> Option<f64>) {
+        let values: Vec<_> = self.0.iter_mut().map(value).collect();
+        if values.iter().all(Option::is_none) {
+            return;
+        }
         let mut family = out.family(metric);
-        for slice in &mut self.0 {
-            if let Some(value) = value(slice) {
-                family.sample(&[("slice", &slice.name)], value);
-            }
+        for (slice, value) in self.0.iter().zip(values) {
+            value.into_iter().for_each(|value| family.sample(&[("slice", &slice.name)], value));
         }
     }
 
@@ -73,6 +83,26 @@ impl Slices {
                     family.sample(&labels, value(&pressure) as f64 / 1e6);
                 }
             }
+        }
+    }
+}
+
+/// `150000 100000` is 1.5 cores, `max 100000` is no quota.
+fn quota(text: &str) -> Option<f64> {
+    let (time, period) = text.trim_end().split_once(' ')?;
+    let (time, period): (u32, u32) = (time.parse().ok()?, period.parse().ok()?);
+    (period > 0).then(|| f64::from(time) / f64::from(period))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_in_cores() {
+        assert_eq!((quota("150000 100000\n"), quota("5000 100000")), (Some(1.5), Some(0.05)));
+        for text in ["max 100000\n", "", "1", "1 0", "-1 100000", "x y", "18446744073709551615 1"] {
+            assert_eq!(quota(text), None, "{text}");
         }
     }
 }
