@@ -35,8 +35,9 @@ pub(super) struct About {
 }
 
 impl About {
-    /// `limit` = who has less than this share of the device is not to blame for it.
-    fn verdict(verdict: &Verdict, inputs: &Inputs<'_>, limit: f64) -> About {
+    /// Who has less than `batch_share_guilty` of the device is not to blame for it, unless he is limited there, because little of him
+    /// was too much before.
+    fn verdict(verdict: &Verdict, memory: &Memory, inputs: &Inputs<'_>) -> About {
         let about = About {
             objective: Some(verdict.objective),
             gauge: None,
@@ -47,8 +48,13 @@ impl About {
             guilty: None,
             grower: None,
         };
-        let used = about.if_guilty(inputs, limit).and_then(|used| used.filesystem);
-        About { used: used.is_some(), guilty: used.and_then(|f| *inputs.guilty.get(usize::from(f))?), ..about }
+        let used = about.if_guilty(inputs, memory.config.batch_share_guilty).is_some();
+        let guilty = about.filesystem.and_then(|filesystem| {
+            let guilty = (*inputs.guilty.get(usize::from(filesystem))?)?;
+            let limited = memory.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&guilty));
+            Some(guilty).filter(|_| used || limited)
+        });
+        About { used, guilty, ..about }
     }
 
     fn objective(verdict: &Verdict) -> About {
@@ -316,7 +322,7 @@ impl View {
             self.against = self.against.or(unheard);
             return;
         }
-        let about = About::verdict(verdict, inputs, memory.config.batch_share_guilty);
+        let about = About::verdict(verdict, memory, inputs);
         memory.note_calm(verdict.objective, verdict.excused.is_none(), self.now_ns);
         if let Some((series, measure)) = verdict.excused {
             let filesystem = Some(series.filesystem);

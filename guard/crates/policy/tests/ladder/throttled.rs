@@ -116,6 +116,28 @@ fn strong_evidence_freezes_at_once_and_they_come_back_with_half() {
 }
 
 #[test]
+fn who_is_limited_and_does_nearly_all_that_batch_does_there_stands_still_alone_however_little_it_is() {
+    for (guilty, alone) in
+        [(Some(jobs(&[1])), true), (Some(jobs(&[1, 2])), false), (Some(jobs(&[2])), false), (None, false)]
+    {
+        let mut steps = throttled();
+        slow(&mut steps, Level::Strong);
+        (steps.guilty[0], steps.batch_share_now[0]) = (guilty, 0.1);
+        steps.step();
+        assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+        steps.run(500 * MS);
+        let expected = if alone { Hold::Jobs(jobs(&[1])) } else { Hold::All };
+        assert_eq!(steps.actions().hold, expected, "{guilty:?}");
+    }
+    // On another disk, or when he is limited no more, so little is no reason to blame anybody.
+    let mut steps = Steps::open();
+    slow(&mut steps, Level::Strong);
+    steps.batch_share_now[0] = 0.1;
+    steps.run(500 * MS);
+    assert_eq!(steps.actions().hold, Hold::All);
+}
+
+#[test]
 fn who_has_nothing_left_to_lose_stands_still_for_longer_and_longer() {
     // `hold` is a second in these tests: the dwell time is longer than the first holds.
     let mut steps = throttled();
