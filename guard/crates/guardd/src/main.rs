@@ -103,7 +103,7 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
         Command::Probe => {
             let config = check::load(configuration)?;
             let make = |filesystem: &Filesystem| -> Box<dyn probe::Reader> {
-                let seed = u64::from(filesystem.major) << 32 | u64::from(filesystem.minor);
+                let seed = (u64::from(filesystem.major) << 32) | u64::from(filesystem.minor);
                 Box::new(probe::DirectReader::new(Path::new(&filesystem.path), seed ^ SystemClock.realtime_ns()))
             };
             probe::run(&config, Arc::new(SystemClock), &make, &flag_of(&[SIGTERM, SIGINT])?)?;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn damaged_files_are_errors() {
-        let many: String = (0..=MOST).map(|n| format!("     |-- 10.0.0.{n}\n        /32 host LOCAL\n")).collect();
+        let lines: Vec<_> = (0..=MOST).map(|n| format!("     |-- 10.0.0.{n}\n        /32 host LOCAL\n")).collect();
+        let many = lines.concat();
         for text in ["  |-- 10.0.0\n", "/32 host LOCAL\n", "Local:\n  |-- x\n", &many] {
             let folder = damaged("7/net/fib_trie", text);
             assert!(addresses(folder.path(), "7").is_err(), "{text}");

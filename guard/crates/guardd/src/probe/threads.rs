@@ -156,7 +156,7 @@ impl Threads {
             orders: Arc::clone(&orders),
             clock: Arc::clone(&self.clock),
             interval_ns: self.interval_ns,
-            random: Random::new(self.clock.realtime_ns() ^ (number as u64) << 48),
+            random: Random::new(self.clock.realtime_ns() ^ ((number as u64) << 48)),
         };
         let thread = Builder::new().name(format!("probe-{number}")).stack_size(STACK).spawn(move || worker.run())?;
         self.orders.push((orders, thread.thread().clone()));

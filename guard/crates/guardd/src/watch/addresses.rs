@@ -179,8 +179,9 @@ mod tests {
         }
 
         fn network(&self, process: &str, addresses: &[&str]) {
-            let leaves: String =
-                addresses.iter().map(|address| format!("     |-- {address}\n        /32 host LOCAL\n")).collect();
+            let leaves = addresses
+                .iter()
+                .fold(String::new(), |leaves, address| leaves + "     |-- " + address + "\n        /32 host LOCAL\n");
             let text = format!("Local:\n  +-- 127.0.0.0/8 2 0 2\n     |-- 127.0.0.1\n        /32 host LOCAL\n{leaves}");
             self.write(&format!("proc/{process}/net/fib_trie"), &text);
         }
