@@ -72,7 +72,7 @@ fn word() -> impl Strategy<Value = String> {
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let separator = prop::sample::select(vec![" ", " ", " ", "\n", "\n", "\t", " - ", "=", ""]);
     let words = prop::collection::vec((word(), separator), 0..60);
-    let lines = words.prop_map(|words| words.iter().map(|(word, end)| format!("{word}{end}")).collect::<String>());
+    let lines = words.prop_map(|words| words.iter().flat_map(|(word, end)| [word.as_str(), end]).collect::<String>());
     prop_oneof![8 => lines.prop_map(String::into_bytes), 1 => prop::collection::vec(any::<u8>(), 0..400)]
 }
 
