@@ -2,8 +2,9 @@
 """A job attacks a data disk while a storage user reads from it: with the guard the user's p99 is back within 2 s.
 
 The same attack runs with the guard stopped, which proves that the test can fail. Victim: the storage client outside
-the node. Innocent: a CPU job beside the hog. It runs on while the hog alone stands still, whichever way it goes to the disk:
-directly, or through XRootD, where the kernel charges all of it to storage and the address of the hog's container tells who it was.
+the node. Innocent: a CPU job beside the hog. It runs on while the hog alone stands still, whichever way it goes to the
+disk: directly, or through XRootD, where the kernel charges all of it to storage and the address of the hog's container
+tells who it was.
 
 When neighbours of this machine took its CPU while the latency was measured, nothing was shown, whatever the latency:
 the attack is done again on a fresh node, twice at most.
