@@ -30,7 +30,7 @@ INTERFACE = "enp0s3"
 CASES = [
     pytest.param([FORKS], id="forks", marks=pytest.mark.full),
     pytest.param([MEMORY], id="memory", marks=pytest.mark.full),
-    pytest.param(CPU, id="cpu"),
+    pytest.param(CPU, id="cpu", marks=pytest.mark.full),
     pytest.param([NETWORK], id="network"),
     pytest.param([FORKS, MEMORY], id="mix"),
     pytest.param([FORKS, MEMORY, *CPU[:2], NETWORK], id="mix-of-all", marks=pytest.mark.full),
