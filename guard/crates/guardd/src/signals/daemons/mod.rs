@@ -360,9 +360,18 @@ impl Daemons {
         account.map(|account| account.done).unwrap_or_default()
     }
 
-    /// The same of the job of this place and number.
+    fn row(&self, place: usize, number: u64) -> Option<&Row> {
+        self.rows.get(place).and_then(Option::as_ref).filter(|row| row.number == number)
+    }
+
+    /// Has the job of this place and number come to the daemons?
+    pub fn knows(&self, place: usize, number: u64) -> bool {
+        self.row(place, number).is_some()
+    }
+
+    /// What it has done.
     pub fn of(&self, place: usize, number: u64, filesystem: usize) -> Work {
-        let row = self.rows.get(place).and_then(Option::as_ref).filter(|row| row.number == number);
+        let row = self.row(place, number);
         let account = self.account_of.get(filesystem);
         let cell = row.zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
         cell.map(|cell| cell.done).unwrap_or_default()

@@ -94,17 +94,20 @@ struct Row {
     number: u64,
     io: IoStat,
     meters: Vec<Meter>,
-    through: Vec<Meter>,
+    /// None until it comes to them: most jobs of a node never do.
+    through: Box<[Meter]>,
 }
 
 impl Row {
     /// What it did lately, and in the last spell.
     fn lately(&self, filesystem: usize) -> Option<(f32, f32)> {
-        Some(sum(self.meters.get(filesystem)?.lately(), self.through.get(filesystem)?.lately()))
+        let through = self.through.get(filesystem).map(Meter::lately).unwrap_or_default();
+        Some(sum(self.meters.get(filesystem)?.lately(), through))
     }
 
     fn last(&self, filesystem: usize) -> Option<(f32, f32)> {
-        Some(sum(self.meters.get(filesystem)?.recent[0], self.through.get(filesystem)?.recent[0]))
+        let through = self.through.get(filesystem).map(|meter| meter.recent[0]).unwrap_or_default();
+        Some(sum(self.meters.get(filesystem)?.recent[0], through))
     }
 }
 
@@ -195,7 +198,6 @@ impl Jobs {
             if row.as_ref().is_none_or(|row| row.number != job.number) {
                 let mut io = IoStat::new(&board.jobs.slice().join(&job.scope));
                 let mut meters = vec![Meter::default(); board.disks.len()];
-                let mut through = meters.clone();
                 if !self.known {
                     // It may be old: what it has done is the base.
                     each(&mut io, &board.disks, |filesystem, done| {
@@ -203,9 +205,8 @@ impl Jobs {
                             meter.base(done);
                         }
                     });
-                    base(&mut through, &board.daemons, place, job.number);
                 }
-                *row = Some(Row { number: job.number, io, meters, through });
+                *row = Some(Row { number: job.number, io, meters, through: Box::default() });
                 // What was said of the one who had this place is not said of this one.
                 for set in board.guilty.iter_mut().flatten() {
                     set.remove(place);
@@ -306,7 +307,10 @@ impl Jobs {
     fn through_daemons(&mut self, next: Next, daemons: &Daemons) {
         for (place, row) in self.rows.iter_mut().enumerate() {
             let Some(Row { number, through, .. }) = row else { continue };
-            if next == Next::Base {
+            if through.is_empty() && daemons.knows(place, *number) {
+                *through = vec![Meter::default(); self.spells.len()].into();
+            }
+            if next == Next::Base || !self.known {
                 base(through, daemons, place, *number);
             }
             for (filesystem, (meter, _)) in
