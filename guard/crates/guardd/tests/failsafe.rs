@@ -215,7 +215,12 @@ fn what_a_guard_took_from_all_of_batch_is_given_back_before_the_caps() {
     std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
     std::fs::write(&drop_in, "").unwrap();
     assert!(failsafe.after_exit(false).unwrap().capped);
-    let back = "set-property --runtime -- beer-jobs.slice AllowedCPUs= CPUQuota=150% CPUWeight=50\n";
+    // It had none of its own: all that there can be.
+    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    let back = format!(
+        "set-property --runtime -- beer-jobs.slice AllowedCPUs={} CPUQuota=150% CPUWeight=50\n",
+        cpus.trim_end()
+    );
     assert_eq!(systemctl_said(&folders), format!("{back}{CAPS}"));
     assert!(!drop_in.exists() && !folders.path("run/squeezed").exists());
     folders.write_state(NodeState::Closed, monotonic_ns());

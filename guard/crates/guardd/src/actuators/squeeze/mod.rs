@@ -188,12 +188,8 @@ impl SqueezeActuator {
     }
 
     fn give_back(&mut self, resource: Resource) -> Option<Squeezed> {
-        let Before { assignments, .. } = self.before[resource as usize].clone()?;
-        let done = if self.slice.exists() {
-            self.systemctl(assignments.clone()).and_then(|()| self.forget_cpus(&assignments))
-        } else {
-            Ok(())
-        };
+        let before = self.before[resource as usize].clone()?;
+        let done = if self.slice.exists() { self.systemctl(self.returns(&before.assignments)) } else { Ok(()) };
         if done.is_ok() {
             self.before[resource as usize] = None;
             self.applied[resource as usize].clear();
@@ -202,13 +198,16 @@ impl SqueezeActuator {
         Some(Squeezed { resource, has: None, seen })
     }
 
-    /// systemd leaves the list of CPUs as it is when the slice is to have none of its own (seen with 257).
-    fn forget_cpus(&self, assignments: &[String]) -> Result<()> {
-        let none = assignments.iter().any(|assignment| assignment == "AllowedCPUs=");
-        match now(&self.slice, "cpuset.cpus").filter(|list| none && !list.is_empty()) {
-            Some(_) => write(&self.slice, &Knob::new("AllowedCPUs", "", "cpuset.cpus", "\n")),
-            None => Ok(()),
-        }
+    /// What gives back what was there before. A slice without a list of CPUs of its own had its parent's; the kernel lets nobody take a
+    /// list from a cgroup with tasks in it (ENOSPC), and systemd does not try, but one of all CPUs that there can be comes to the same.
+    fn returns(&self, assignments: &[String]) -> Vec<String> {
+        let possible = std::fs::read_to_string(self.topology.join("possible")).unwrap_or_default();
+        let own = now(&self.slice, "cpuset.cpus").is_some_and(|list| !list.is_empty());
+        let returned = |assignment: &String| match assignment.as_str() {
+            none @ "AllowedCPUs=" if own => format!("{none}{}", possible.trim_end()),
+            other => other.to_owned(),
+        };
+        assignments.iter().map(returned).collect()
     }
 
     /// As the kernel has it; what systemd cannot be told just so is left alone.

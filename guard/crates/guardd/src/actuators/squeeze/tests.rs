@@ -35,6 +35,7 @@ impl Rig {
         ] {
             std::fs::write(slice.join(file), text).unwrap();
         }
+        std::fs::write(folder.path().join("possible"), "0-7\n").unwrap();
         std::os::unix::fs::symlink(&slice, folder.path().join("slice")).unwrap();
         let systemctl = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/systemctl");
         std::os::unix::fs::symlink(systemctl, folder.path().join("systemctl")).unwrap();
@@ -65,7 +66,8 @@ fn has(words: &str) -> (Option<String>, bool) {
     (Some(words.into()), true)
 }
 
-const AS_BEFORE: &str = "|max 100000|0|max";
+/// All CPUs that there can be: of those it has what its parent has.
+const AS_BEFORE: &str = "0-7|max 100000|0|max";
 
 #[test]
 fn it_gets_less_and_all_of_it_back() {
@@ -108,7 +110,7 @@ fn who_comes_after_one_that_died_gives_back_what_it_left() {
     assert_eq!(rig.make(1.0, 1.0), [], "it knows of nothing");
     rig.actuator.adopt();
     assert_eq!(rig.make(1.0, 1.0), [(None, true), (None, true)]);
-    assert_eq!(rig.kernel(), "|150000 100000|0|max");
+    assert_eq!(rig.kernel(), "0-7|150000 100000|0|max");
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn a_site_s_own_idle_stays_so() {
     rig.make(0.5, 1.0);
     rig.put("cpu.idle", "0\n");
     rig.make(1.0, 1.0);
-    assert_eq!(rig.kernel(), "|max 100000|1|max");
+    assert_eq!(rig.kernel(), "0-7|max 100000|1|max");
 }
 
 #[test]
