@@ -9,6 +9,7 @@ guard knows what is usual after two minutes and not after seven.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import pytest
 from beerbench.batch import RUNNING, Batch, Job
@@ -27,8 +28,17 @@ OBJECTIVE = "probe-read"
 AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Disturbed: ", "EmulationFault: "])
 
 
-def set_up(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> tuple[Job, Job, str]:
-    """Hog and innocent wait for their signal, the user reads."""
+@dataclass(frozen=True)
+class Jobs:
+    """Hog and innocent, and their scopes."""
+
+    hog: Job
+    innocent: Job
+    scopes: tuple[str, str]
+
+
+def set_up(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> Jobs:
+    """Both wait for their signal, the user reads."""
     node.execute(
         "sed -i '/^.signals.probe.$/,/^root/s/^interval = .*/interval = \"200ms\"/' /etc/beer/guard.toml && "
         "beer-guard check-config && systemctl restart beer-probe beer-guard",
@@ -36,10 +46,9 @@ def set_up(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> t
     )
     guard.wait_for_state("open", timeout=180)
     hog, innocent = batch.submit(HOG), batch.submit("burn --seconds 60 --on-signal 1")
-    scope = batch.wait_until_ready(hog, timeout=240)
-    batch.wait_until_ready(innocent, timeout=240)
+    scopes = (batch.wait_until_ready(hog, timeout=240), batch.wait_until_ready(innocent, timeout=240))
     storage.start(rate=RATE, duration=1200, disks=("/data/01",))
-    return hog, innocent, scope.rsplit("/", 1)[1]
+    return Jobs(hog, innocent, scopes)
 
 
 def probes(guard: Guard) -> dict[str, object]:
@@ -55,7 +64,8 @@ def freezes(guard: Guard, since: float) -> list[Decision]:
 def test_thin_traffic_with_probes(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
-    hog, innocent, scope = set_up(node, batch, guard, storage)
+    jobs = set_up(node, batch, guard, storage)
+    scope = jobs.scopes[0].rsplit("/", 1)[1]
     wait_until(
         lambda: bool(probes(guard)["dependence"]) and guard.state() == "open",
         400,
@@ -69,9 +79,9 @@ def test_thin_traffic_with_probes(
     assert live.status == 0, live.stdout + live.stderr
     assert "\npressure: " in live.stdout
 
-    batch.signal(innocent)
+    batch.signal(jobs.scopes[1])
     began = time.time()
-    struck = batch.signal(hog)
+    struck = batch.signal(jobs.scopes[0])
     wait_until(lambda: freezes(guard, struck) != [], 60, "somebody is frozen", explain=guard.why)
     first = freezes(guard, struck)[0]
     assert_undisturbed(neighbours, began, time.time())
@@ -84,11 +94,11 @@ def test_thin_traffic_with_probes(
         "the hog alone stands still",
         explain=guard.why,
     )
-    assert innocent.status == RUNNING, "the innocent was over too early to lose anything"
-    report_of(hog, timeout=600)
-    assert_one_run(hog)
-    lost = report_of(innocent, timeout=400)["longest_gap_seconds"]
-    assert_one_run(innocent)
+    assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
+    report_of(jobs.hog, timeout=600)
+    assert_one_run(jobs.hog)
+    lost = report_of(jobs.innocent, timeout=400)["longest_gap_seconds"]
+    assert_one_run(jobs.innocent)
     assert lost < 5, f"the innocent stood still with the hog, for {lost} s"
 
 
@@ -98,11 +108,11 @@ def test_thin_traffic_without_probes(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
     node.execute("systemctl stop beer-probe")
-    hog, _, _ = set_up(node, batch, guard, storage)
+    jobs = set_up(node, batch, guard, storage)
     node.execute("systemctl stop beer-probe && systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("open", timeout=180)
     assert probes(guard)["signal"] == "absent", "a node that nobody probes is no fault"
-    struck = batch.signal(hog)
+    struck = batch.signal(jobs.scopes[0])
     began = time.time()
     wait_until(lambda: time.time() > began + UNSEEN, UNSEEN + 30, "the attack has had its time", interval=1.0)
     seen = [one for one in freezes(guard, struck) if one.time < struck + UNSEEN]

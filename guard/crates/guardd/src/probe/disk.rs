@@ -2,10 +2,11 @@
 //! Reads 4 KiB at a random place of some file, past the page cache: what a client's request for cold data costs the disk, at the
 //! least. The file is one that is there, has been for a while, and is on the disk as a whole; nothing is ever written.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use policy::detector::trial::Random;
@@ -23,6 +24,8 @@ const READS: u32 = 128;
 /// A search looks at so many entries of a folder, and goes down so far.
 const ENTRIES: usize = 256;
 const DEPTH: usize = 12;
+/// After so many searches without a file it is told.
+const VAIN: u32 = 120;
 
 /// A file, by its path below the mount point. It is not kept open: that would keep a file that is removed on the disk.
 struct Chosen {
@@ -36,8 +39,10 @@ pub struct DirectReader {
     chosen: Option<Chosen>,
     random: Random,
     buffer: Vec<u8>,
+    /// Searches that found nothing since the last that did.
+    vain: u32,
     /// Told once.
-    refused: bool,
+    told: bool,
 }
 
 /// Why a file is not for probing.
@@ -64,7 +69,7 @@ impl DirectReader {
     /// Reads nothing yet; `seed` makes it choose otherwise than the next one.
     pub fn new(root: &Path, seed: u64) -> Self {
         let buffer = vec![0; 2 * BLOCK];
-        DirectReader { root: root.into(), chosen: None, random: Random::new(seed), buffer, refused: false }
+        DirectReader { root: root.into(), chosen: None, random: Random::new(seed), buffer, vain: 0, told: false }
     }
 
     /// The mount point, if it is that: where a disk is not mounted its folder is on another one.
@@ -136,13 +141,17 @@ impl DirectReader {
     fn failed(&mut self, unfit: &Unfit) -> Outcome {
         match unfit {
             Unfit::Disk => return Outcome::Failed,
-            Unfit::All if !self.refused => {
-                self.refused = true;
-                eprintln!("<4>{}: it is not probed: it does not read past the page cache", self.root.display());
-            }
-            Unfit::All | Unfit::This => self.chosen = None,
+            Unfit::All => self.tell("it does not read past the page cache"),
+            Unfit::This => {}
         }
+        self.chosen = None;
         Outcome::Nothing
+    }
+
+    fn tell(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.told, true) {
+            eprintln!("<4>{}: it is not probed: {why}", self.root.display());
+        }
     }
 }
 
@@ -159,21 +168,49 @@ impl Reader for DirectReader {
             };
         }
         match self.search(device) {
-            Ok(path) => self.chosen = Some(Chosen { path, reads: 0 }),
+            Ok(path) => {
+                self.vain = 0;
+                self.chosen = Some(Chosen { path, reads: 0 });
+            }
             // The old one is better than none.
             Err(Unfit::This) if self.chosen.is_some() => self.chosen.iter_mut().for_each(|chosen| chosen.reads = 0),
-            Err(unfit) => return self.failed(&unfit),
+            Err(unfit) => {
+                self.vain += 1;
+                if self.vain == VAIN {
+                    self.tell(
+                        "no file was found that can be read, has 1 MiB or more and has not changed for ten minutes",
+                    );
+                }
+                return self.failed(&unfit);
+            }
         }
         Outcome::Nothing
     }
 }
 
-/// Opens for reading what is below, on the same filesystem, and not behind a link: who may write there may put one anywhere.
-fn beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let resolve =
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-    fs::openat2(root, path, flags, Mode::empty(), resolve)
+/// Opens for reading what is below, on the same filesystem, and not behind a link: who may write there may put one anywhere. One
+/// step at a time, because systemd forbids openat2 to who may not make set-user-ID files (RestrictSUIDSGID=).
+fn beneath(root: &OwnedFd, path: &Path, last: OFlags) -> Result<OwnedFd, Unfit> {
+    let device = fs::fstat(root)?.st_dev;
+    let steps = || path.iter().filter(|step| *step != ".");
+    let step = |from: &OwnedFd, name: &OsStr, flags: OFlags| {
+        let opened = fs::openat(from, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        match fs::fstat(&opened)?.st_dev == device {
+            true => Ok(opened),
+            false => Err(Unfit::This),
+        }
+    };
+    let down = OFlags::PATH | OFlags::DIRECTORY;
+    let last = last | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut folder = step(root, OsStr::new("."), down)?;
+    let count = steps().count();
+    for (number, name) in (1..).zip(steps()) {
+        if number == count {
+            return step(&folder, name, last);
+        }
+        folder = step(&folder, name, down)?;
+    }
+    step(&folder, OsStr::new("."), last)
 }
 
 /// Is a file such that a read of any block of it is one of the disk? Of how many blocks.
@@ -249,7 +286,9 @@ mod tests {
         let Some(()) = direct(root) else { return };
         write(&root.join("a/new"), 2 << 20, 60);
         write(&root.join("a/small"), 1000, 3600);
-        std::os::unix::fs::symlink("/etc", root.join("a/link")).unwrap();
+        let elsewhere = folder.path().with_extension("elsewhere");
+        write(&elsewhere.join("far"), 2 << 20, 3600);
+        std::os::unix::fs::symlink(&elsewhere, root.join("a/link")).unwrap();
         let sparse = File::create(root.join("a/sparse")).unwrap();
         sparse.set_len(64 << 20).unwrap();
         sparse.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
@@ -266,6 +305,15 @@ mod tests {
         assert!(reader.buffer[start..start + BLOCK].iter().all(|byte| *byte == 7));
         std::fs::remove_file(root.join("b/c/d/good")).unwrap();
         assert_eq!((reader.read(device), reader.ready()), (Outcome::Nothing, false), "it has gone");
+        // A folder that has become a link since.
+        write(&root.join("b/c/d/good"), 2 << 20, 3600);
+        assert!(found(&mut reader, device));
+        std::fs::remove_dir_all(root.join("b/c")).unwrap();
+        std::fs::create_dir_all(elsewhere.join("d")).unwrap();
+        std::fs::rename(elsewhere.join("far"), elsewhere.join("d/good")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, root.join("b/c")).unwrap();
+        assert_eq!((reader.read(device), reader.ready()), (Outcome::Nothing, false));
+        std::fs::remove_dir_all(&elsewhere).unwrap();
     }
 
     #[test]
