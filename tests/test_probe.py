@@ -40,7 +40,8 @@ class Jobs:
 def set_up(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> Jobs:
     """Both wait for their signal, the user reads."""
     node.execute(
-        "sed -i '/^.signals.probe.$/,/^root/s/^interval = .*/interval = \"200ms\"/' /etc/beer/guard.toml && "
+        "sed -i '/^.signals.probe.$/,/^root/{s/^enabled = .*/enabled = true/; s/^interval = .*/interval = \"200ms\"/}' "
+        "/etc/beer/guard.toml && "
         "beer-guard check-config && systemctl restart beer-probe beer-guard",
         timeout=120,
     )

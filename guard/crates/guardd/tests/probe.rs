@@ -26,7 +26,7 @@ use policy::{Config, SignalState};
 use support::{eventually, monotonic_ns, NodeFolders};
 
 const WITHIN: Duration = Duration::from_secs(20);
-const INTERVAL: &str = "[signals.probe]\ninterval = \"200ms\"\n";
+const INTERVAL: &str = "[signals.probe]\nenabled = true\ninterval = \"200ms\"\n";
 
 fn node(more: &str) -> (NodeFolders, Config) {
     let folders = NodeFolders::new();
@@ -256,6 +256,27 @@ fn a_disk_that_hangs_holds_up_no_other_and_gets_no_second_read() {
     hangs.1.notify_all();
     eventually("it moves", WITHIN, || segment.reads(1) > 3 && !segment.look().ages.contains_key(&1));
     assert_eq!(most.load(Ordering::SeqCst), 1);
+    shutdown.store(true, Ordering::Relaxed);
+    thread.join().unwrap();
+}
+
+#[test]
+fn as_shipped_no_disk_is_read() {
+    let (folders, config) = node("[signals.probe]\ninterval = \"200ms\"\n");
+    let mut writer = storage(&folders.segment(), &[("/data/01".to_owned(), 8, 1)]);
+    let most = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&most);
+    let make = move |_: &Filesystem| -> Box<dyn Reader> {
+        Box::new(Disk { hangs: Arc::default(), inside: Arc::default(), most: Arc::clone(&count) })
+    };
+    let shutdown = Arc::new(AtomicBool::new(false));
+    let (stop, of) = (Arc::clone(&shutdown), config.clone());
+    let thread = std::thread::spawn(move || probe::run(&of, Arc::new(SystemClock), &make, &stop).unwrap());
+    let mut segment = Segment::new(&config);
+    eventually("it follows the storage daemon", WITHIN, || segment.look().paths == ["/data/01"]);
+    client(&mut writer, 0);
+    std::thread::sleep(Duration::from_millis(1000));
+    assert_eq!((segment.reads(0), most.load(Ordering::SeqCst)), (0, 0));
     shutdown.store(true, Ordering::Relaxed);
     thread.join().unwrap();
 }

@@ -74,7 +74,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, make: &MakeReader, shutdown: 
         if let Some(filesystems) = traffic.others.take() {
             threads.follow(&filesystems, make).context("the segment of beer-probe")?;
         }
-        threads.want(|filesystem| heard && traffic.thin(filesystem, now_ns));
+        threads.want(|filesystem| config.probe.enabled && heard && traffic.thin(filesystem, now_ns));
         threads.beat(now_ns).context("the segment of beer-probe")?;
         std::thread::sleep(LOOK);
     }

@@ -132,6 +132,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             interval_ns: time("signals.psi.interval", signals.psi.interval, 100 * MS, MIN)?,
         },
         probe: ProbeSignal {
+            enabled: signals.probe.enabled,
             // Evidence is forgotten after two seconds without any.
             interval_ns: time("signals.probe.interval", signals.probe.interval, 200 * MS, 1500 * MS)?,
             root: url("signals.probe.root", signals.probe.root)?,

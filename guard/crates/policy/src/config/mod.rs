@@ -117,6 +117,8 @@ pub struct PeriodicSignal {
 /// `[signals.probe]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSignal {
+    /// Are disks probed?
+    pub enabled: bool,
     /// Between two probes of a filesystem.
     pub interval_ns: u64,
     /// What is opened and read as a client would, `root://...`; empty = nothing.
