@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from beerbench.batch import Batch, Job
+from beerbench.batch import RUNNING, Batch, Job
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
@@ -29,7 +29,7 @@ from support import (
     percentile,
     report_of,
 )
-from test_protection_disk import AGAIN, wait_until_learned
+from test_protection_disk import AGAIN, RATE, wait_until_learned
 
 ALONE = 15.0
 SLOW = 45.0  # within the minute for which batch is known to be innocent
@@ -50,6 +50,10 @@ def others(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
 
 def until(moment: float, what: str) -> None:
     wait_until(lambda: time.time() > moment, moment - time.time() + 30, what, interval=1.0)
+
+
+def cpu_seconds(node: Machine, scope: str) -> float:
+    return float(node.execute(f"sed -n 's/^usage_usec //p' {scope}/cpu.stat").stdout) / 1e6
 
 
 def assert_acquitted(node: Machine, guard: Guard, struck: float, over: float, scopes: list[str]) -> None:
@@ -74,6 +78,49 @@ def ends_well(jobs: list[Job]) -> None:
     for job in jobs:
         assert report_of(job, timeout=400)["ok"] is True
         assert_one_run(job)
+
+
+@AGAIN
+@pytest.mark.full
+def test_storage_overloads_a_disk_by_itself(
+    node: Machine,
+    batch: Batch,
+    guard: Guard,
+    storage: StorageUser,
+    others: StorageUser,
+    neighbours: Neighbours,
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    innocent = batch.submit(INNOCENT)
+    scope = batch.wait_until_ready(innocent, timeout=240)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    time_of = clock.measure(node)
+    batch.signal(scope)
+    quiet_from = time.time()
+    until(quiet_from + ALONE, "storage alone was measured")
+    # Together more than the disk can do, with 32 requests in flight at most: slow, and not stuck.
+    others.start(rate=RATE, duration=SLOW + 300, disks=("/data/01",))
+    began = time.time()
+    until(began + SLOW - 15, "batch is acquitted")
+    used, since = cpu_seconds(node, scope), time.time()
+    until(began + SLOW, "storage was slow for long enough")
+    used, seconds = cpu_seconds(node, scope) - used, time.time() - since
+    others.stop()
+    over = time.time()
+    samples = storage.stop()
+    parts = {"alone": samples.due_between(quiet_from, began), "overloaded": samples.due_between(began, over)}
+    struck = began + time_of.offset
+    figures("storage overloads its disk", parts, guard, time_of, struck, {"innocent": scope})
+    print(f"{guard.why()}\nthe innocent then used {used / seconds:.0%} of a CPU")
+    assert_undisturbed(neighbours, quiet_from, over)
+    assert percentile(parts["overloaded"], 50) > OBJECTIVE_SECONDS, "storage had no reason to complain"
+    assert [one for one in guard.decisions() if one.action == "freeze" and one.time > struck], "it was not suspected"
+    assert_acquitted(node, guard, struck, over + time_of.offset, [scope])
+    assert used / seconds > 0.5, "it was given back less than it had"
+    assert innocent.status == RUNNING
+    ends_well([innocent])
+    guard.wait_for_state("open", timeout=300)
 
 
 @AGAIN

@@ -53,7 +53,7 @@ DROP_INS = "/run/systemd/system.control/beer-jobs.slice.d"
 
 
 def knobs(node: Machine) -> tuple[str, ...]:
-    """What a guard may change of the slice. A list of all CPUs that there can be is as good as none: its parent's count."""
+    """What a guard may change of the slice; a list of all CPUs that there can be is as good as none."""
     text = node.execute(
         f"cd {JOBS} && cat cpu.max cpu.weight cpu.idle memory.high; cpus=$(cat cpuset.cpus 2>/dev/null); "
         '[ "$cpus" != "$(cat /sys/devices/system/cpu/possible)" ] || cpus=; echo ":$cpus"'

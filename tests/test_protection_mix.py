@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job attacks with all there is at once: disk, memory (swap is on the same disk), processes, CPU and network.
+
+With the guard the storage user's p99 is back within 2 s, as with a disk hog alone; with the guard stopped it is not.
+Victim: the storage client outside the node. Innocent: a CPU job beside it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerbench.batch import RUNNING, Batch
+from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import (
+    OBJECTIVE_SECONDS,
+    Mixed,
+    StorageUser,
+    assert_one_run,
+    assert_undisturbed,
+    figures,
+    first_over,
+    percentile,
+    report_of,
+)
+from test_hostile import CPU, NETWORK
+from test_protection_disk import AGAIN, ATTACK, HOLD, QUIET, RATE, RECOVERY, WINDOW, wait_until_learned
+
+pytestmark = pytest.mark.full
+
+ALL = [
+    "hog-disk --threads 24 --size 64MiB --seconds 40",
+    "hog-memory --size 1GiB --seconds 40",
+    "fork-bomb --seconds 40",
+    *CPU[:2],
+    NETWORK,
+]
+
+
+@AGAIN
+@pytest.mark.parametrize("guarded", [True, False], ids=["with-the-guard", "without-the-guard"])
+def test_a_mix_of_all(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, guarded: bool
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    hog, innocent = Mixed(node, batch, ALL, "512MB"), batch.submit("burn --seconds 60 --on-signal 1")
+    hostile, peaceful = hog.wait_until_ready(timeout=400), batch.wait_until_ready(innocent, timeout=240)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    if not guarded:
+        guard.take_away()
+    quiet_from = time.time()
+    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+    batch.signal(peaceful)
+    began = time.time()
+    struck = hog.signal(hostile)
+    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 60, "the attack has had its time", interval=1.0)
+    samples = storage.stop()
+    onset = first_over(samples, OBJECTIVE_SECONDS, after=began)
+    start = (onset or began) + RECOVERY
+    parts = {
+        "alone": samples.due_between(quiet_from, began),
+        "recovered": samples.due_between(start, start + WINDOW),
+        "attack": samples.due_between(began, began + ATTACK),
+    }
+    jobs = {"hog": hostile, "innocent": peaceful}
+    figures("mix of all", parts, guard if guarded else None, clock.measure(node), struck, jobs)
+    why = guard.why()
+    print(why)
+    assert_undisturbed(neighbours, began, start + WINDOW)
+    p99 = percentile(parts["recovered"], 99)
+    if not guarded:
+        assert p99 > OBJECTIVE_SECONDS, "the attack does no harm: the case with the guard shows nothing"
+        return
+    assert p99 <= OBJECTIVE_SECONDS, why
+    acted = [one for one in guard.decisions() if one.time > struck]
+    assert [one for one in acted if one.action == "freeze"], why
+    alone = [one for one in acted if one.action == "narrow"]
+    assert {one.jobs for one in alone} == {(hostile.rsplit("/", 1)[1],)}, f"not the hog alone:\n{why}"
+    assert innocent.status == RUNNING
+    report = report_of(innocent, timeout=400)
+    assert report["longest_gap_seconds"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
+    assert_one_run(innocent)
+    wait_until(hog.job.ended, 400, "the hog ends", interval=2.0, explain=hog.job.explain)
+    assert_one_run(hog.job)
+    guard.wait_for_state("open", timeout=180)
