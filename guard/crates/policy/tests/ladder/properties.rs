@@ -199,7 +199,7 @@ proptest! {
                     }
                     // What is journalled is what happened.
                     let beside = Deed::Quarantine == event.deed
-                        || matches!(event.deed, Deed::Release | Deed::None | Deed::Squeeze(_) | Deed::Restore(_));
+                        || matches!(event.deed, Deed::Release | Deed::None | Deed::Stage | Deed::Squeeze(_) | Deed::Restore(_));
                     if !beside {
                         prop_assert_eq!((event.from, event.to), (before, actions.state));
                     }
