@@ -120,7 +120,7 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
 
 /// Why nothing is known where clients read too little, if it is to be known.
 fn unprobed(config: &Config, clock: &dyn Clock) -> Option<String> {
-    let judged = config.objectives.iter().any(|objective| objective.class == Class::Probe);
+    let judged = config.probe.enabled && config.objectives.iter().any(|objective| objective.class == Class::Probe);
     // Who must own it was said before.
     let owner = Owner::new(&config.latency.owner).resolve(Path::new("/etc/passwd")).filter(|_| judged)?;
     let mut reader = SegmentReader::new(&config.paths.probe.join(crate::probe::SEGMENT), owner);

@@ -357,8 +357,9 @@ impl Memory {
             _ => {}
         }
         if self.leave.who.any() && !matches!(t.to, NodeState::Vacating | NodeState::Emergency) {
-            self.leave = Leave::default();
+            let Leave { who, .. } = std::mem::take(&mut self.leave);
             self.left_ns = Some(now_ns);
+            self.without(who);
         }
         if let Some(freeze) = &mut self.freeze {
             freeze.ordered |= t.cause == Cause::Ordered;
@@ -372,6 +373,15 @@ impl Memory {
         // An emergency is one for the same reason after all have left.
         if t.to != NodeState::Emergency || t.cause != Cause::Left {
             self.reason = t.cause;
+        }
+    }
+
+    /// They have left. Their places may be those of others soon, who do not stand still for what they did.
+    fn without(&mut self, who: Hold) {
+        let Some(Freeze { hold: Hold::Jobs(held), .. }) = &mut self.freeze else { return };
+        let others: JobSet = held.iter().filter(|place| !who.touches(*place)).collect();
+        if !others.is_empty() {
+            *held = others;
         }
     }
 

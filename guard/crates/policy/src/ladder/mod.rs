@@ -314,6 +314,8 @@ impl Ladder {
         let admit = match freeze {
             // A second at most is no reason to tell HTCondor that the node is closed.
             Some(freeze) => precaution && (freeze.before == NodeState::Open || memory.admitting),
+            // Nobody new comes before those who wait for their turn.
+            None if memory.stages.hold().any() => false,
             None if memory.state == NodeState::Throttled => memory.admitting,
             None => memory.state == NodeState::Open,
         };

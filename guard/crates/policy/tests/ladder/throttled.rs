@@ -64,6 +64,22 @@ fn the_limit_is_there_before_they_run_again_and_grows_while_it_is_calm() {
 }
 
 #[test]
+fn nobody_new_comes_before_those_who_wait_for_their_turn() {
+    let mut steps = throttled();
+    steps.run(DWELL);
+    assert_eq!((steps.state(), steps.actions().admit), (NodeState::Throttled, true));
+    slow(&mut steps, Level::Strong);
+    steps.guilty[0] = None;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+    calm(&mut steps);
+    steps.until_left(60 * S);
+    assert_eq!((steps.state(), steps.actions().thawing, steps.actions().admit), (NodeState::Throttled, true, false));
+    steps.run(DWELL + TICK);
+    assert_eq!((steps.actions().thawing, steps.actions().admit), (false, true));
+}
+
+#[test]
 fn new_jobs_are_let_in_as_soon_as_storage_has_slack() {
     let mut steps = throttled();
     assert!(!steps.actions().admit || steps.now > 0);

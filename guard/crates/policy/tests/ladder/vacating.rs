@@ -315,3 +315,20 @@ fn an_emergency_outlives_the_guard() {
         assert_ne!(steps.state(), NodeState::Emergency);
     }
 }
+
+#[test]
+fn whoever_gets_the_place_of_one_who_left_does_not_stand_still_for_him() {
+    let mut steps = Steps::open();
+    slow(&mut steps);
+    steps.run(500 * MS);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])));
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.step();
+    assert_eq!((steps.actions().leave, steps.actions().hold), (Hold::Jobs(jobs(&[2])), Hold::Jobs(jobs(&[1, 2]))));
+    steps.gauges[0].state = GaugeState::Kept;
+    steps.living = jobs(&[0, 1]);
+    steps.step();
+    steps.living = jobs(&[0, 1, 2]);
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::Jobs(jobs(&[1]))));
+}
