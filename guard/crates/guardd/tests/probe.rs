@@ -26,7 +26,7 @@ use policy::{Config, SignalState};
 use support::{eventually, monotonic_ns, NodeFolders};
 
 const WITHIN: Duration = Duration::from_secs(20);
-const INTERVAL: &str = "[signals.probe]\nenabled = true\ninterval = \"200ms\"\n";
+const INTERVAL: &str = "[signals.probe]\ninterval = \"200ms\"\n";
 
 fn node(more: &str) -> (NodeFolders, Config) {
     let folders = NodeFolders::new();
@@ -261,8 +261,8 @@ fn a_disk_that_hangs_holds_up_no_other_and_gets_no_second_read() {
 }
 
 #[test]
-fn as_shipped_no_disk_is_read() {
-    let (folders, config) = node("[signals.probe]\ninterval = \"200ms\"\n");
+fn switched_off_no_disk_is_read() {
+    let (folders, config) = node("[signals.probe]\nenabled = false\ninterval = \"200ms\"\n");
     let mut writer = storage(&folders.segment(), &[("/data/01".to_owned(), 8, 1)]);
     let most = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&most);

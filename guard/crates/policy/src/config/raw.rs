@@ -78,7 +78,7 @@ section!(RawSignals {
     probe: RawProbe = RawProbe::default(),
 });
 
-section!(RawProbe { enabled: bool = false, interval: Duration = Duration(S), root: String = String::new() });
+section!(RawProbe { enabled: bool = true, interval: Duration = Duration(S), root: String = String::new() });
 
 section!(RawNetwork { interface: String = String::new() });
 
