@@ -4,6 +4,7 @@
 mod order;
 mod say;
 mod status;
+mod stuck;
 mod storage;
 mod table;
 mod why;

@@ -13,7 +13,7 @@ use intf::journal::Evidence;
 use intf::state::NodeState;
 use intf::status::{FilesystemStatus, GaugeStatus, JobStatus, LimitStatus, ObjectiveStatus, SignalStatus, Status};
 
-use crate::say;
+use crate::{say, stuck};
 
 /// As the startd helper judges it.
 const STALE_NS: u64 = 5_000_000_000;
@@ -98,6 +98,7 @@ fn text_of(status: &Status, now_ns: u64) -> String {
     lines.extend(status.objectives.iter().map(objective));
     lines.extend(status.gauges.iter().map(gauge));
     lines.extend(status.filesystems.iter().map(filesystem));
+    lines.extend(status.stuck_threads.iter().map(|tid| stuck::line(Path::new("/proc"), *tid)));
     lines.extend(status.signals.iter().map(signal));
     let precautions = &status.precautions;
     lines.push(format!(
@@ -251,6 +252,8 @@ mod tests {
                 state_ns: 3_000_000_000,
             }],
             filesystems: vec![FilesystemStatus { path: "/data/03".into(), disk_gone: true, ..Default::default() }],
+            // None has this number (kernel, threads.h, PID_MAX_LIMIT).
+            stuck_threads: vec![1 << 30],
             dry_run: true,
             configuration_error: "guard.toml: loop.tick: 20".into(),
             signals: vec![SignalStatus { name: "psi".into(), error: "psi=1 missing".into(), ..Default::default() }],
@@ -283,6 +286,7 @@ mod tests {
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
             "filesystem  /data/03: 0 storage and 0 batch requests in flight; its DISK IS GONE",
+            "stuck       thread 1073741824 of a storage service, which has ended since\n",
             "DRY RUN     nothing of this is done",
             "REFUSED     guard.toml: loop.tick: 20; ",
         ] {

@@ -137,6 +137,7 @@ impl StatusFile {
             gauges: self.gauges(now_ns),
             signals: self.signals(now_ns),
             filesystems: self.filesystems(),
+            stuck_threads: lock(&self.shared.stuck).clone(),
             precautions: PrecautionStatus {
                 count: counters.precautions,
                 needless: counters.needless,

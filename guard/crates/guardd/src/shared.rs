@@ -56,6 +56,8 @@ pub struct Shared {
     pub addresses: Told<Claim>,
     /// What each job holds of memory.
     pub growth: Told<Grown>,
+    /// Threads of the storage services that are stuck, some of them where there are many.
+    pub stuck: Mutex<Vec<u32>>,
     /// What is mounted where the storage daemon has filesystems; replaced when it is another.
     pub mounts: Mutex<Arc<[Mounted]>>,
     /// What the control loop is to take over: a new configuration.

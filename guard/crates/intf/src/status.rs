@@ -56,6 +56,9 @@ pub struct Status {
     pub signals: Vec<SignalStatus>,
     /// Filesystems of the storage daemon.
     pub filesystems: Vec<FilesystemStatus>,
+    /// Threads of the storage services that wait in D state and did not run between two looks; 16 at most.
+    #[serde(default)]
+    pub stuck_threads: Vec<u32>,
     /// Counters and shares of precautionary freezes.
     pub precautions: PrecautionStatus,
     /// The control loop's own cost.

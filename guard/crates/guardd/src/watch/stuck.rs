@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Threads of the storage services that wait in D state and did not run between two looks: the picture of a disk, or of a file
 //! system of the network, that hangs (seed 000, "D state inferno"). What they wait for (`/proc/<tid>/wchan`) the kernel shows to
-//! those only who may trace them, which the guard may not.
+//! those only who may trace them, which the guard may not: `beer status` looks, for root.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ const EVERY: u32 = 5;
 const OLD_NS: u64 = 1_000_000_000;
 /// Cgroups below each other: whoever has one of his own may nest them, and our stack is small.
 const DEPTH: u32 = 16;
+/// Names so many of them.
+const NAMED: usize = 16;
 /// Looks at no more threads than this: a storage service has a few thousand at most.
 const MOST: usize = 16_384;
 
@@ -27,7 +29,7 @@ pub struct Stuck {
     /// Threads in D state at the last look: how often each had run by then.
     waiting: HashMap<u32, u64>,
     /// Stuck ones at the last look.
-    stuck: usize,
+    stuck: Vec<u32>,
     /// Seconds until the next look.
     rest: u32,
 }
@@ -39,7 +41,7 @@ impl Stuck {
             slice: config.paths.cgroup.join(&config.paths.storage_slice),
             proc: config.paths.proc.clone(),
             waiting: HashMap::new(),
-            stuck: 0,
+            stuck: Vec::new(),
             rest: 0,
         }
     }
@@ -59,7 +61,9 @@ impl Stuck {
             }
         });
         // A number that was given to another thread meanwhile has run another number of times.
-        self.stuck = waiting.iter().filter(|(tid, runs)| self.waiting.get(tid) == Some(runs)).count();
+        let stuck = |(tid, runs): (&u32, &u64)| (self.waiting.get(tid) == Some(runs)).then_some(*tid);
+        self.stuck = waiting.iter().filter_map(stuck).collect();
+        self.stuck.sort_unstable();
         self.waiting = waiting;
     }
 }
@@ -71,12 +75,13 @@ impl Source for Stuck {
             return shared.gauges.put(NAME, None, now_ns);
         }
         let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
-        if self.rest == 0 || old || self.stuck > 0 {
+        if self.rest == 0 || old || !self.stuck.is_empty() {
             self.look();
+            *lock(&shared.stuck) = self.stuck.iter().copied().take(NAMED).collect();
             self.rest = EVERY;
         }
         self.rest -= 1;
-        shared.gauges.put(NAME, Some(self.stuck as f64), now_ns);
+        shared.gauges.put(NAME, Some(self.stuck.len() as f64), now_ns);
     }
 }
 
@@ -157,10 +162,12 @@ mod tests {
         assert_eq!(rig.look(), 0.0, "it may have begun to wait just now");
         rig.thread(12, "D", 8);
         assert_eq!(rig.look(), 1.0, "the other one has run");
+        assert_eq!(*lock(&rig.shared.stuck), [11]);
         rig.thread(11, "S", 8);
         assert_eq!(rig.look(), 1.0, "now that one");
         rig.thread(12, "R", 9);
         assert_eq!(rig.look(), 0.0);
+        assert!(lock(&rig.shared.stuck).is_empty());
     }
 
     #[test]
