@@ -4,8 +4,8 @@
 mod order;
 mod say;
 mod status;
-mod stuck;
 mod storage;
+mod stuck;
 mod table;
 mod why;
 
