@@ -167,12 +167,17 @@ class StorageUser:
         assert end["errors"] == [], end
         return [float(rate) for rate in end["mb_s"]]
 
-    def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS) -> None:
-        """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open."""
+    def start(self, *, rate: float, duration: float, disks: tuple[str, ...] = DISKS, seed: int = 1) -> None:
+        """Starts random reads (16 KiB) at a fixed rate over the disks; returns when all connections are open.
+
+        Users with the same seed read the same blocks, which the page cache then has for the second.
+        """
         assert self._load is None, "a load is running already"
         files = [load_paths(int(disk.removeprefix("/data/"))) for disk in disks]
         self._clients.storage = replace(self._clients.storage, disks=files)
-        self._load = self._clients.start("open_loop", "load", Load(duration=duration, connections=16, rate=rate))
+        self._load = self._clients.start(
+            "open_loop", "load", Load(duration=duration, connections=16, rate=rate, seed=seed)
+        )
         self._load.wait_ready(180)
 
     def stop(self) -> Requests:
