@@ -89,5 +89,5 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     seen = figures(f"a hog that comes back, {hog}", parts)
     print(f"the hog did {limited_hog} requests, without limits {free_hog}")
     harm = {name: seen[name]["over_objective"] * len(part) for name, part in parts.items()}
-    assert seen["free"]["over_objective"] > 0.005, f"no harm without limits: this shows nothing\n{guard.why()}"
+    assert seen["free"]["over_objective"] > 0.01, f"no harm without limits: this shows nothing\n{guard.why()}"
     assert harm["limited"] * free_hog <= harm["free"] * limited_hog / 2, why

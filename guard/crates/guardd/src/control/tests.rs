@@ -16,6 +16,8 @@ use crate::actuators::freeze::testing::RecordingFreezer;
 use crate::actuators::FreezeError;
 use crate::shared::{lock, Owner};
 
+mod gauges;
+
 const TICK_NS: u64 = 20_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -318,36 +320,6 @@ fn an_attack_from_an_address_that_is_nobodys_freezes_all_of_them() {
 }
 
 #[test]
-fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
-    for (grown, leaves) in [([300, 100], "a.scope"), ([200, 200], "b.scope")] {
-        let mut rig = Rig::new(RecordingFreezer::default());
-        let folder = |job: &str| rig.folders.path().join("jobs.slice").join(job);
-        // The one that is made later has the larger number in any cgroup hierarchy, and here as a rule.
-        let mut jobs = ["a.scope", "b.scope"].map(|job| {
-            std::fs::create_dir(folder(job)).unwrap();
-            (std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(folder(job)).unwrap()), job)
-        });
-        jobs.sort_unstable();
-        let place_of = |leaves: &str| if leaves == "a.scope" { jobs[0] } else { jobs[1] };
-        let (_, expected) = place_of(leaves);
-        rig.pass(10 * SECOND_NS);
-        rig.memory = 0.5;
-        for _ in 0..12 {
-            let at_ns = rig.clock.monotonic_ns();
-            let of =
-                |(number, mib): (u64, u64)| crate::watch::Grown { number, bytes: mib << 20, grown: mib << 20, at_ns };
-            rig.control.shared.growth.put(&[of((jobs[0].0, grown[0])), of((jobs[1].0, grown[1]))]);
-            rig.pass(SECOND_NS);
-        }
-        assert!(rig.state().starts_with("state=vacating"), "{}", rig.state());
-        let reason = if grown[0] > grown[1] { "memory_growth" } else { "gauge_above" };
-        assert!(rig.state().contains(&format!("reason={reason} ")), "{}", rig.state());
-        let wish = rig.wishes.try_iter().last().unwrap();
-        assert_eq!(wish.leavers.iter().map(|leaver| &*leaver.scope).collect::<Vec<_>>(), [expected]);
-    }
-}
-
-#[test]
 fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
     let mut rig = Rig::with(RecordingFreezer::default(), "[node]\ndry_run = true\n");
     let before = rig.writes();
@@ -442,42 +414,6 @@ fn a_reader_of_the_view_and_a_full_channel_hold_nothing_up() {
     assert_eq!(rig.writes(), [Hold::All]);
     assert!(shared.dropped.load(Ordering::Relaxed) > 0);
     drop(held);
-}
-
-#[test]
-fn an_overloaded_filesystem_is_a_gauge() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    let read = |rig: &Rig| {
-        let place = policy::gauge::source_of("storage.overloaded").unwrap();
-        rig.control.shared.gauges.read(place, 1)
-    };
-    let value = |rig: &Rig| if let policy::gauge::Reading::Value(value, _) = read(rig) { value } else { f64::NAN };
-    rig.pass(3_000_000_000);
-    assert_eq!(value(&rig), 0.0);
-    rig.writer.filesystem(0, 1, 7, true).unwrap();
-    rig.pass(3_000_000_000);
-    assert_eq!(value(&rig), 1.0);
-    std::fs::remove_file(rig.writer.path()).unwrap();
-    rig.pass(3_000_000_000);
-    assert_eq!(read(&rig), policy::gauge::Reading::Absent);
-}
-
-#[test]
-fn a_disk_that_goes_away_is_a_gauge_and_comes_back_under_another_number() {
-    let gauge = "[[gauge]]\nname = \"disk-gone\"\nsource = \"storage.disk.gone\"\nabove = 0.0\nfor = \"0s\"\n";
-    let mut rig = Rig::with(RecordingFreezer::default(), gauge);
-    rig.disks("8 0 sda");
-    rig.pass(5 * SECOND_NS);
-    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
-    rig.disks("8 16 sdb");
-    rig.pass(3 * SECOND_NS);
-    assert!(rig.state().starts_with("state=closed") && rig.state().contains("reason=gauge_above"), "{}", rig.state());
-    assert_eq!((lock(&rig.control.shared.snapshot).gone, rig.writes()), (1, vec![]));
-    let (path, device) = ("/data/01".to_owned(), (8, 16));
-    *lock(&rig.control.shared.mounts) = [crate::signals::Mounted { path, device, disk: device }].into();
-    rig.pass(14 * SECOND_NS);
-    assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
-    assert_eq!(lock(&rig.control.shared.snapshot).gone, 0);
 }
 
 #[test]

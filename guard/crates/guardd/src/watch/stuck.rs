@@ -72,6 +72,7 @@ impl Source for Stuck {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         const NAME: &str = "storage.threads.stuck";
         if !self.slice.exists() {
+            lock(&shared.stuck).clear();
             return shared.gauges.put(NAME, None, now_ns);
         }
         let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
@@ -196,9 +197,14 @@ mod tests {
     #[test]
     fn without_the_slice_there_is_nothing() {
         let mut rig = Rig::new();
+        rig.thread(11, "D", 7);
+        rig.look();
+        rig.look();
+        assert_eq!(*lock(&rig.shared.stuck), [11]);
         std::fs::remove_dir_all(rig.folder.path().join("storage.slice")).unwrap();
         rig.source.read(5, &rig.shared);
         assert_eq!(rig.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1), Reading::Absent);
+        assert!(lock(&rig.shared.stuck).is_empty(), "nor anybody in it");
     }
 
     #[test]
