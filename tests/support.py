@@ -183,8 +183,9 @@ class StorageUser:
     def stop(self) -> Requests:
         """Ends the load; what the client saw."""
         assert self._load is not None, "no load was started"
-        self._load.finish(60)
-        return Requests.load(self._load.samples)
+        load, self._load = self._load, None
+        load.finish(60)
+        return Requests.load(load.samples)
 
     def kill(self) -> None:
         if self._load is not None:

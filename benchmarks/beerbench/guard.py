@@ -63,7 +63,12 @@ class Guard:
         return text.split(" ", 1)[0].removeprefix("state=").strip()
 
     def wait_for_state(self, state: str, timeout: float) -> None:
-        wait_until(lambda: self.state() == state, timeout, f"the guard says {state!r}", interval=2.0, explain=self.why)
+        """Until HTCondor and operators are told so; the latter hear up to a second later."""
+
+        def told() -> bool:
+            return self.state() == state and self.status()["state"] == state
+
+        wait_until(told, timeout, f"the guard says {state!r}", interval=2.0, explain=self.why)
 
     def wait_until_learned(self, timeout: float) -> None:
         """Until it lets jobs in and knows what is usual for the reads that run: the first ones of cold connections
