@@ -79,7 +79,7 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     without_limits(node, guard)
     # No storage user yet: what the start of a container costs a disk would have it frozen before it is ready.
     hostile = batch.wait_until_ready(batch.submit(HOGS[hog]), timeout=240)
-    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)  # other blocks: memory has those of before
     wait_until_learned(guard, neighbours)
     guard.wait_for_state("open", timeout=180)
     second, free_hog = returns(node, batch, neighbours, hostile)
