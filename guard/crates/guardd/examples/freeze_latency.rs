@@ -9,6 +9,8 @@
 mod support;
 
 use std::collections::BinaryHeap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,6 +65,7 @@ struct Arguments {
 }
 
 const MS: f64 = 1e6;
+const SCRAPED_EVERY: Duration = Duration::from_secs(15);
 /// Not found within this time is a miss.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
@@ -76,10 +79,12 @@ fn main() {
     let _others: Vec<TestCgroup> = (0..arguments.cgroups).map(|number| others.child(&format!("{number}"))).collect();
     let _containers: Vec<TestCgroup> = (0..arguments.jobs).map(|number| container(&jobs, number)).collect();
     let config = folders.path("guard.toml");
-    std::fs::write(&config, folders.config(&jobs.path, &settings(&arguments))).unwrap();
+    // Free again when the guard wants it.
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    std::fs::write(&config, folders.config(&jobs.path, &settings(&arguments, metrics))).unwrap();
     let mut load = Load::new(&folders, &arguments);
     let guard = Guard::start(&arguments, &config);
-    let cost = cost(&arguments, &folders, &mut load, guard.0.id());
+    let cost = cost(&arguments, &folders, &mut load, guard.0.id(), metrics);
     let trials = trials(&arguments, &folders, &jobs, &mut load);
     let wrong = folders.journal().iter().filter(|record| record.outcome == intf::journal::Outcome::Failed).count();
     let rss_at_the_end = resident_bytes(guard.0.id());
@@ -124,9 +129,9 @@ fn container(jobs: &TestCgroup, number: usize) -> TestCgroup {
 }
 
 /// The shipped configuration, but for what would make a trial longer than needed.
-fn settings(arguments: &Arguments) -> String {
+fn settings(arguments: &Arguments, metrics: SocketAddr) -> String {
     format!(
-        "[ladder]\nhold = \"100ms\"\nhold_max = \"100ms\"\nflap = \"100ms\"\n[metrics]\nlisten = \"off\"\n{}\n",
+        "[ladder]\nhold = \"100ms\"\nhold_max = \"100ms\"\nflap = \"100ms\"\n[metrics]\nlisten = \"{metrics}\"\n{}\n",
         arguments.config
     )
 }
@@ -235,12 +240,26 @@ struct Cost {
     healthy_seconds: f64,
 }
 
-/// Requests over all filesystems, all well: what does the guard use, and does it freeze for nothing?
-fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32) -> Cost {
+/// Requests over all filesystems, all well, and Prometheus comes by: what does the guard use, and does it freeze for nothing?
+fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32, metrics: SocketAddr) -> Cost {
     load.spread = arguments.filesystems;
     load.run(1.0, monotonic_ns() + 5_000_000_000, |_| false);
+    assert!(scrape(metrics) > 0, "no metrics");
     let (begun_ns, before) = (monotonic_ns(), cpu_ns(pid));
+    let stop = Arc::new(AtomicBool::new(false));
+    let prometheus = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                scrape(metrics);
+                std::thread::park_timeout(SCRAPED_EVERY);
+            }
+        })
+    };
     load.run(1.0, begun_ns + (arguments.cost_seconds * 1e9) as u64, |_| false);
+    stop.store(true, Ordering::Relaxed);
+    prometheus.thread().unpark();
+    prometheus.join().unwrap();
     let elapsed_ns = monotonic_ns() - begun_ns;
     Cost {
         cpu_percent: (cpu_ns(pid) - before) as f64 * 100.0 / elapsed_ns as f64,
@@ -248,6 +267,14 @@ fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32)
         false_freezes: folders.journal().iter().filter(|record| record.action == "freeze").count(),
         healthy_seconds: elapsed_ns as f64 / 1e9,
     }
+}
+
+/// Bytes of the answer.
+fn scrape(metrics: SocketAddr) -> usize {
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut page = Vec::new();
+    stream.read_to_end(&mut page).unwrap()
 }
 
 fn resident_bytes(pid: u32) -> u64 {

@@ -31,6 +31,9 @@ pub struct Publisher {
     /// The address could not be had, and that was said.
     told: bool,
     status: StatusFile,
+    shared: Arc<Shared>,
+    /// The control loop's last view; kept so that it can be copied without allocating anew.
+    view: Snapshot,
 }
 
 impl Publisher {
@@ -42,6 +45,8 @@ impl Publisher {
             told: false,
             renderer: Renderer::new(config, Arc::clone(shared), Arc::clone(clock), locked),
             status: StatusFile::new(config, shared, clock),
+            shared: Arc::clone(shared),
+            view: Snapshot::default(),
         }
     }
 
@@ -50,10 +55,16 @@ impl Publisher {
         let period = Duration::from_secs(1);
         while !shutdown.load(Ordering::Relaxed) {
             // Without it `beer status` says how old the file is; there is nobody else to tell.
-            let _ = self.status.write();
+            look(&mut self.view, &self.shared);
+            let _ = self.status.write(&self.view);
             self.listen();
+            let (renderer, view, shared) = (&mut self.renderer, &mut self.view, &self.shared);
+            let mut page = || {
+                look(view, shared);
+                renderer.render(view)
+            };
             match &mut self.server {
-                Some(server) => server.serve(period, &mut || self.renderer.render()),
+                Some(server) => server.serve(period, &mut page),
                 None => std::thread::sleep(period),
             }
         }
@@ -73,6 +84,10 @@ impl Publisher {
     }
 }
 
+fn look(view: &mut Snapshot, shared: &Shared) {
+    view.clone_from(&lock(&shared.snapshot));
+}
+
 /// `status.json`.
 struct StatusFile {
     path: PathBuf,
@@ -82,7 +97,6 @@ struct StatusFile {
     memory: ProcessMemory,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
-    view: Snapshot,
 }
 
 impl StatusFile {
@@ -96,23 +110,20 @@ impl StatusFile {
             memory: ProcessMemory::of_self(&config.paths.proc),
             shared: Arc::clone(shared),
             clock: Arc::clone(clock),
-            view: Snapshot::default(),
         }
     }
 
-    fn write(&mut self) -> Result<()> {
-        self.view.clone_from(&lock(&self.shared.snapshot));
-        if self.view.at_ns == 0 {
+    fn write(&mut self, view: &Snapshot) -> Result<()> {
+        if view.at_ns == 0 {
             return Ok(());
         }
-        let text = serde_json::to_vec_pretty(&self.status()).context("status")?;
+        let text = serde_json::to_vec_pretty(&self.status(view)).context("status")?;
         let new = self.path.with_extension("json.new");
         std::fs::write(&new, text).with_context(|| format!("{}", new.display()))?;
         std::fs::rename(&new, &self.path).with_context(|| format!("{}", self.path.display()))
     }
 
-    fn status(&mut self) -> Status {
-        let view = &self.view;
+    fn status(&mut self, view: &Snapshot) -> Status {
         let now_ns = self.clock.monotonic_ns();
         let counters = &view.counters;
         Status {
@@ -130,13 +141,13 @@ impl StatusFile {
             memory_mb: view.memory_mb,
             jobs: view.jobs.unwrap_or_default(),
             squeezed: view.shares.less().map(|(of, share)| (of.name().to_owned(), f64::from(share))).collect(),
-            each_job: self.jobs(),
+            each_job: self.jobs(view),
             dry_run: self.dry_run,
             configuration_error: lock(&self.shared.reloaded).error.clone(),
-            objectives: self.objectives(),
-            gauges: self.gauges(now_ns),
-            signals: self.signals(now_ns),
-            filesystems: self.filesystems(),
+            objectives: self.objectives(view),
+            gauges: self.gauges(view, now_ns),
+            signals: self.signals(view, now_ns),
+            filesystems: self.filesystems(view),
             stuck_threads: lock(&self.shared.stuck).clone(),
             precautions: PrecautionStatus {
                 count: counters.precautions,
@@ -155,21 +166,21 @@ impl StatusFile {
         }
     }
 
-    fn jobs(&self) -> Vec<JobStatus> {
+    fn jobs(&self, view: &Snapshot) -> Vec<JobStatus> {
         let limits = |scope: &str| {
-            let own = self.view.limits.iter().filter(|limit| *limit.scope == *scope);
+            let own = view.limits.iter().filter(|limit| *limit.scope == *scope);
             own.map(LimitStatus::from).collect()
         };
         let status = |(place, job): &(usize, Job)| JobStatus {
-            held: self.view.hold.touches(*place),
-            leaves: self.view.leave.touches(*place),
+            held: view.hold.touches(*place),
+            leaves: view.leave.touches(*place),
             limits: limits(&job.scope),
             job: job.clone(),
         };
         lock(&self.shared.jobs).iter().map(status).collect()
     }
 
-    fn objectives(&self) -> Vec<ObjectiveStatus> {
+    fn objectives(&self, view: &Snapshot) -> Vec<ObjectiveStatus> {
         let names = lock(&self.shared.names);
         let name = |index: u16| names.objectives.get(usize::from(index)).cloned().unwrap_or_default();
         let status = |verdict: &policy::Verdict| ObjectiveStatus {
@@ -200,10 +211,10 @@ impl StatusFile {
                 unit: verdict.measure.unit.name().into(),
             }),
         };
-        self.view.verdicts.iter().map(status).collect()
+        view.verdicts.iter().map(status).collect()
     }
 
-    fn gauges(&self, now_ns: u64) -> Vec<GaugeStatus> {
+    fn gauges(&self, view: &Snapshot, now_ns: u64) -> Vec<GaugeStatus> {
         let names = lock(&self.shared.names);
         let status = |(name, verdict): (&String, &policy::GaugeVerdict)| GaugeStatus {
             name: name.clone(),
@@ -218,10 +229,10 @@ impl StatusFile {
             limit: verdict.measure.limit,
             state_ns: now_ns.saturating_sub(verdict.since_ns),
         };
-        names.gauges.iter().zip(&self.view.gauges).map(status).collect()
+        names.gauges.iter().zip(&view.gauges).map(status).collect()
     }
 
-    fn signals(&self, now_ns: u64) -> Vec<SignalStatus> {
+    fn signals(&self, view: &Snapshot, now_ns: u64) -> Vec<SignalStatus> {
         let faults = lock(&self.shared.faults);
         let fault = |name| faults.iter().find(|(known, _)| *known == name).map(|(_, fault)| fault.clone());
         let status = |health: &crate::shared::SignalHealth| SignalStatus {
@@ -230,28 +241,28 @@ impl StatusFile {
             error: fault(health.name).unwrap_or_default(),
             age_ns: if health.value_ns == 0 { u64::MAX } else { now_ns.saturating_sub(health.value_ns) },
         };
-        self.view.signals.iter().map(status).collect()
+        view.signals.iter().map(status).collect()
     }
 
-    fn filesystems(&self) -> Vec<FilesystemStatus> {
+    fn filesystems(&self, view: &Snapshot) -> Vec<FilesystemStatus> {
         let names = lock(&self.shared.names);
         let sample = |metric, index: usize| {
-            let of = self.view.samples.iter().filter(|sample| std::ptr::eq(sample.metric, metric));
+            let of = view.samples.iter().filter(|sample| std::ptr::eq(sample.metric, metric));
             let mut of = of.filter(|sample| sample.label == Label::Filesystem(index as u16));
             of.next().map_or(0, |sample| sample.value as u32)
         };
         let status = |(index, load): (usize, &policy::FilesystemLoad)| FilesystemStatus {
             path: names.filesystems.get(index).cloned().unwrap_or_default(),
             device: String::new(),
-            quarantined: index < 128 && (self.view.quarantined >> index) & 1 == 1,
-            disk_gone: index < 128 && (self.view.gone >> index) & 1 == 1,
+            quarantined: index < 128 && (view.quarantined >> index) & 1 == 1,
+            disk_gone: index < 128 && (view.gone >> index) & 1 == 1,
             oldest_ns: load.oldest_ns,
             storage_in_flight: load.storage_in_flight,
             batch_in_flight: load.batch_in_flight,
-            batch_share: self.view.batch_share.get(index).filter(|s| s.is_finite()).map(|share| f64::from(*share)),
+            batch_share: view.batch_share.get(index).filter(|s| s.is_finite()).map(|share| f64::from(*share)),
             open_readers: sample(&crate::metrics::names::OPEN_READERS, index),
             open_writers: sample(&crate::metrics::names::OPEN_WRITERS, index),
         };
-        self.view.loads.iter().enumerate().map(status).collect()
+        view.loads.iter().enumerate().map(status).collect()
     }
 }

@@ -28,8 +28,6 @@ pub struct Renderer {
     memory: ProcessMemory,
     locked: bool,
     dry_run: bool,
-    /// Kept so that a view can be copied without allocating anew.
-    view: Snapshot,
 }
 
 impl Renderer {
@@ -37,40 +35,38 @@ impl Renderer {
     pub fn new(config: &Config, shared: Arc<Shared>, clock: Arc<dyn Clock>, locked: bool) -> Self {
         let memory = ProcessMemory::of_self(&config.paths.proc);
         let dry_run = config.node.dry_run;
-        let (slices, per_job, view) = (Slices::new(config), PerJob::new(config), Snapshot::default());
-        Renderer { slices, per_job, view, shared, clock, memory, locked, dry_run }
+        let (slices, per_job) = (Slices::new(config), PerJob::new(config));
+        Renderer { slices, per_job, shared, clock, memory, locked, dry_run }
     }
 
     /// The whole page.
-    pub fn render(&mut self) -> String {
-        self.view.clone_from(&lock(&self.shared.snapshot));
+    pub fn render(&mut self, view: &Snapshot) -> String {
         let names = Arc::clone(&lock(&self.shared.names));
         let mut out = Exposition::default();
         out.family(&names::BUILD_INFO).sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
         let reloaded = lock(&self.shared.reloaded).clone();
         out.single(&names::CONFIG_GOOD, flag(reloaded.error.is_empty()));
         out.single(&names::CONFIG_SECONDS, seconds(reloaded.good_ns));
-        if self.view.at_ns != 0 {
-            self.node(&mut out);
-            objectives(&self.view, &names, &mut out);
-            gauges(&self.view, &names, &mut out);
-            filesystems(&self.view, &names, &mut out);
-            throttles(&self.view, &names, &mut out);
-            allowed(&self.view, &mut out);
-            latencies(&self.view, &names, &mut out);
-            samples(&self.view, &names, &mut out);
-            self.signals(&mut out);
+        if view.at_ns != 0 {
+            self.node(view, &mut out);
+            objectives(view, &names, &mut out);
+            gauges(view, &names, &mut out);
+            filesystems(view, &names, &mut out);
+            throttles(view, &names, &mut out);
+            allowed(view, &mut out);
+            latencies(view, &names, &mut out);
+            samples(view, &names, &mut out);
+            self.signals(view, &mut out);
         }
         self.slices.export(&mut out);
         let jobs = lock(&self.shared.jobs).clone();
-        self.per_job.export(&jobs, self.view.hold, &mut out);
+        self.per_job.export(&jobs, view.hold, &mut out);
         self.actions(&mut out);
-        self.own(&mut out);
+        self.own(view, &mut out);
         out.finish()
     }
 
-    fn node(&self, out: &mut Exposition) {
-        let view = &self.view;
+    fn node(&self, view: &Snapshot, out: &mut Exposition) {
         let now_ns = self.clock.monotonic_ns();
         let mut family = out.family(&names::STATE);
         for state in NodeState::ALL {
@@ -99,8 +95,8 @@ impl Renderer {
         out.single(&names::DRIFTS, view.drifts as f64);
     }
 
-    fn signals(&self, out: &mut Exposition) {
-        let signals = &self.view.signals;
+    fn signals(&self, view: &Snapshot, out: &mut Exposition) {
+        let signals = &view.signals;
         let now_ns = self.clock.monotonic_ns();
         let mut family = out.family(&names::SIGNAL_SUCCESS);
         for signal in signals {
@@ -131,7 +127,7 @@ impl Renderer {
     }
 
     /// The guard itself.
-    fn own(&mut self, out: &mut Exposition) {
+    fn own(&mut self, view: &Snapshot, out: &mut Exposition) {
         let shared = &self.shared;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         out.single(&names::JOURNAL_RECORDS, load(&shared.journal_records));
@@ -139,8 +135,8 @@ impl Renderer {
         out.single(&names::LIMIT_DRIFTS, load(&shared.limit_drifts));
         out.single(&names::DROPPED, load(&shared.dropped));
         out.single(&names::TICKS, load(&shared.ticks));
-        out.single(&names::LATE, self.view.times.late as f64);
-        let times = &self.view.times;
+        out.single(&names::LATE, view.times.late as f64);
+        let times = &view.times;
         let mut family = out.family(&names::LOOP_SECONDS);
         for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
             family.sample(&[("statistic", label)], seconds(times.quantile_ns(share)));

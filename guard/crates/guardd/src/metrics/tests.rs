@@ -81,14 +81,13 @@ fn page() -> String {
     let text = format!("[paths]\ncgroup = \"{fixtures}/cgroup\"\nproc = \"{fixtures}/proc\"\n");
     let config = Config::parse("test", &text).unwrap();
     let shared = Arc::new(Shared::default());
-    *lock(&shared.snapshot) = view();
     *lock(&shared.names) = Arc::new(Names {
         objectives: vec!["storage-read".into()],
         gauges: vec!["storage-memory".into(), "not-here".into()],
         filesystems: vec!["/data/01".into(), "/data/02".into()],
     });
     *lock(&shared.actions) = vec![("thaw".into(), Outcome::Done, 1), ("freeze".into(), Outcome::Done, 2)];
-    Renderer::new(&config, shared, Arc::new(At), true).render()
+    Renderer::new(&config, shared, Arc::new(At), true).render(&view())
 }
 
 /// Values of the process that runs the test, and the version, differ from run to run.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reads the segment: safely (hostile content), cheaply (only what changed), without allocating in steady state.
+//! Reads the segment: safely (hostile content), cheaply (only what changed), without allocating in steady state (the first operation
+//! of its kind on a filesystem does).
 
 use super::error::{Reason, SegmentError};
 use super::header::{u32_at, u64_at, Header, FIXED_BYTES};
@@ -156,7 +157,8 @@ struct Segment {
     raw_header: [u8; field::END],
     fixed: [u8; FIXED_BYTES],
     filesystems: Vec<Filesystem>,
-    before: Vec<Record>,
+    /// `None` = nothing was done of that kind there: so it stays for most kinds on most filesystems, and each takes a kilobyte.
+    before: Vec<Option<Box<Record>>>,
     changes: Vec<u32>,
     record: Record,
     difference: [u32; BUCKETS],
@@ -189,7 +191,7 @@ impl Segment {
             raw_header,
             fixed,
             filesystems: Vec::with_capacity(sections.filesystems as usize),
-            before: vec![Record::ZERO; sections.series()],
+            before: vec![None; sections.series()],
             changes: vec![0; sections.series()],
             record: Record::ZERO,
             difference: [0; BUCKETS],
@@ -215,7 +217,10 @@ impl Segment {
         for index in 0..sections.series() {
             let raw = &mut self.buffer[..SERIES_STRIDE];
             open::read_exact(&self.file, raw, sections.series_offset + (index * SERIES_STRIDE) as u64)?;
-            self.before[index].decode(raw);
+            self.record.decode(raw);
+            if self.record != Record::ZERO {
+                self.before[index] = Some(Box::new(self.record.clone()));
+            }
         }
         Ok(())
     }
@@ -265,14 +270,15 @@ impl Segment {
             let Some(series) = SeriesId::from_index(index as u32) else { continue };
             // One thread per slot can be between two of the counters, at this poll and at the one before.
             let slack = 2 * u64::from(sections.slots);
-            match self.record.since(&self.before[index], series, slack, &mut self.difference) {
+            let before = self.before[index].get_or_insert_with(|| Box::new(Record::ZERO));
+            match self.record.since(before, series, slack, &mut self.difference) {
                 Some(delta) => {
                     poll.changed += 1;
                     visitor.series(&delta);
                 }
                 None => poll.damaged += 1,
             }
-            std::mem::swap(&mut self.record, &mut self.before[index]);
+            std::mem::swap(&mut self.record, before);
         }
         Ok(())
     }

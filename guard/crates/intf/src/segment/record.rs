@@ -40,7 +40,7 @@ pub(super) mod client {
 const START_TOLERANCE_NS: u64 = 1_000_000_000;
 
 /// A series record as read.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Record {
     operations: u64,
     bytes: u64,

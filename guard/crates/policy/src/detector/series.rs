@@ -158,6 +158,13 @@ impl Tests {
     }
 }
 
+/// What is usual, and what a latency is worth as evidence then.
+#[derive(Clone, Debug)]
+struct Learned {
+    baseline: Baseline,
+    evidence: Evidence,
+}
+
 /// The detector.
 #[derive(Clone, Debug)]
 pub struct SeriesDetector {
@@ -167,13 +174,21 @@ pub struct SeriesDetector {
     allowed: f64,
     share: ShareEvidence,
     first_over: usize,
-    baseline: Baseline,
-    evidence: Evidence,
+    probes: bool,
+    /// `None` = there never was a request: so it stays for many series, and the tables take four kilobytes.
+    learned: Option<Box<Learned>>,
     tests: Tests,
     tick: Tick,
     /// `late` of the tick before, and whether a request is stuck in this one.
     late_before: u64,
     stuck: bool,
+}
+
+impl Learned {
+    fn new(probes: bool) -> Self {
+        let baseline = if probes { Baseline::of_probes() } else { Baseline::default() };
+        Learned { baseline, evidence: Evidence::default() }
+    }
 }
 
 impl SeriesDetector {
@@ -187,8 +202,8 @@ impl SeriesDetector {
             share: ShareEvidence::new(objective.share),
             // A bucket is over the threshold when most of it is.
             first_over: (0..BUCKETS).find(|&b| bucket_middle(b) > objective.threshold_ns).unwrap_or(BUCKETS),
-            baseline: if objective.class == Class::Probe { Baseline::of_probes() } else { Baseline::default() },
-            evidence: Evidence::default(),
+            probes: objective.class == Class::Probe,
+            learned: None,
             tests: Tests::default(),
             tick: Tick::default(),
             late_before: 0,
@@ -220,21 +235,21 @@ impl SeriesDetector {
         if requests == 0 {
             return;
         }
+        let probes = self.probes;
+        let Learned { baseline, evidence } = &mut **self.learned.get_or_insert_with(|| Box::new(Learned::new(probes)));
         let class = arrivals.class(bucket);
         let over = bucket >= self.first_over;
         let count = f64::from(requests);
         self.tick.requests += u64::from(requests);
-        let evidence = if over { self.share.over } else { self.share.within };
-        self.tick.share += count * evidence;
+        self.tick.share += count * if over { self.share.over } else { self.share.within };
         if over {
             self.tick.over += u64::from(requests);
-            self.baseline.collect_over(u64::from(requests));
+            baseline.collect_over(u64::from(requests));
         }
-        if self.baseline.ready() {
-            let evidence = f64::from(self.evidence.completed(bucket, class));
-            self.tick.shape += count * evidence;
+        if baseline.ready() {
+            self.tick.shape += count * f64::from(evidence.completed(bucket, class));
         }
-        self.baseline.collect(bucket, class, requests);
+        baseline.collect(bucket, class, requests);
     }
 
     /// A request in flight, and the depth class that it found. One that is stuck is judged as that and not here: a dead disk
@@ -249,8 +264,8 @@ impl SeriesDetector {
             self.stuck = true;
             return;
         }
-        if self.baseline.ready() {
-            self.tick.shape_in_flight += self.evidence.in_flight(age_ns, class);
+        if let Some(learned) = self.learned.as_ref().filter(|learned| learned.baseline.ready()) {
+            self.tick.shape_in_flight += learned.evidence.in_flight(age_ns, class);
         }
         if age_ns > self.threshold_ns {
             self.tick.share_in_flight += self.share.over;
@@ -273,20 +288,26 @@ impl SeriesDetector {
             self.tests.learn(&self.tick, now_ns, tick_s, lesson);
         }
         let lesson = lesson.of(self.ready(), self.level());
+        let Some(Learned { baseline, evidence }) = self.learned.as_deref_mut() else { return false };
         if matches!(lesson, Lesson::Acting | Lesson::Uneasy | Lesson::Deaf) {
-            self.baseline.spoil(now_ns);
+            baseline.spoil(now_ns);
             return false;
         }
-        let rebuilt = may_rebuild && self.baseline.ripe(now_ns);
-        if rebuilt && self.baseline.merge(now_ns, self.allowed, lesson == Lesson::Changed) {
-            self.evidence.learn(self.baseline.shares(), self.baseline.usual(), self.floor_ns, self.threshold_ns);
+        let rebuilt = may_rebuild && baseline.ripe(now_ns);
+        if rebuilt && baseline.merge(now_ns, self.allowed, lesson == Lesson::Changed) {
+            evidence.learn(baseline.shares(), baseline.usual(), self.floor_ns, self.threshold_ns);
         }
         rebuilt
     }
 
+    /// Has there been a request?
+    pub(crate) fn begun(&self) -> bool {
+        self.learned.is_some()
+    }
+
     /// Does it know what is usual?
     pub fn ready(&self) -> bool {
-        self.baseline.ready()
+        self.learned.as_ref().is_some_and(|learned| learned.baseline.ready())
     }
 
     /// Forgets the evidence, not the baseline.

@@ -24,9 +24,10 @@ pub(super) struct Pool {
     kind: Option<Kind>,
     /// By filesystem.
     detectors: Vec<Option<SeriesDetector>>,
-    /// How many there are, and which.
+    /// How many there are, and which; and which of them have had a request: to look at the others is for nothing.
     judged: usize,
     all: u128,
+    begun: u128,
     /// Filesystems with something to judge in this tick, bit by index; and those whose detector still has evidence of an
     /// earlier one. Of 96 disks most are neither: they are not judged.
     touched: u128,
@@ -64,6 +65,7 @@ impl Pool {
             detectors: Vec::new(),
             judged: 0,
             all: 0,
+            begun: 0,
             touched: 0,
             awake: 0,
             excused: 0,
@@ -108,6 +110,9 @@ impl Pool {
         self.dependences = self.detectors.iter().map(|d| dependence(d).unwrap_or(f64::NAN)).collect();
         let judged = self.detectors.iter().enumerate().filter(|(_, detector)| detector.is_some());
         self.all = judged.fold(0, |all, (index, _)| all | (1 << index));
+        let begun = |detector: &Option<SeriesDetector>| detector.as_ref().is_some_and(SeriesDetector::begun);
+        let begun = self.detectors.iter().enumerate().filter(|(_, detector)| begun(detector));
+        self.begun = begun.fold(0, |all, (index, _)| all | (1 << index));
         // False alarms are stated per request, and a request is judged with its filesystem and with all of them, however
         // many there are.
         let tests = if self.judged > 1 { 2 } else { 1 };
@@ -309,14 +314,15 @@ impl Pool {
             self.together.learn(sum, now_ns, tick_s, lesson);
         }
         let active = self.touched | self.awake;
+        self.begun |= active;
         let (before_ns, before) = std::mem::replace(&mut self.last, (now_ns, lesson));
         if before != lesson {
             // Until now there was another lesson, for those too who have not heard of it yet.
-            bits(self.all & !active).for_each(|index| self.learn_one(index, before_ns, before, &mut 0));
+            bits(self.begun & !active).for_each(|index| self.learn_one(index, before_ns, before, &mut 0));
         }
         self.turn = (self.turn + 1) % TURNS;
         let turn = (0..128).step_by(TURNS).fold(0, |set, index| set | (1 << (index + self.turn)));
-        bits(self.all & (active | turn)).for_each(|index| self.learn_one(index, now_ns, lesson, rebuilds));
+        bits(self.begun & (active | turn)).for_each(|index| self.learn_one(index, now_ns, lesson, rebuilds));
     }
 
     /// What happened since it learned last; `rebuilds` = how many may still make new tables in this tick.
