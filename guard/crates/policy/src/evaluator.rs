@@ -101,7 +101,6 @@ impl Evaluator {
         self.now_ns = now_ns;
         self.users = false;
         self.filesystems.fill(FilesystemLoad::default());
-        self.depths.begin();
         self.pools.iter_mut().for_each(Pool::begin);
     }
 

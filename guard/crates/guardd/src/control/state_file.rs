@@ -52,13 +52,15 @@ impl StateFile {
     /// Replaces the line, unless it says what it said a moment ago. A failure shows by itself: the heartbeat grows old, and START
     /// becomes false.
     pub fn write(&mut self, line: &StateLine<&'static str>) {
-        let same = |said: &StateLine<_>| StateLine { heartbeat: line.heartbeat, monotonic_ns: line.monotonic_ns, ..*said } == *line;
+        let same = |said: &StateLine<_>| {
+            StateLine { heartbeat: line.heartbeat, monotonic_ns: line.monotonic_ns, ..*said } == *line
+        };
         let fresh = |said: &StateLine<_>| line.monotonic_ns.saturating_sub(said.monotonic_ns) < REPEAT_NS;
         if self.said.as_ref().is_some_and(|said| same(said) && fresh(said)) {
             return;
         }
         line.format(&mut self.buffer);
-        self.said = rustix::io::pwrite(&self.fd, &self.buffer, 0).is_ok().then(|| line.clone());
+        self.said = rustix::io::pwrite(&self.fd, &self.buffer, 0).is_ok().then_some(*line);
     }
 }
 
@@ -72,7 +74,15 @@ mod tests {
         let mut file = StateFile::create(folder.path()).unwrap();
         let mut written_at = |at_ms: u64, state: NodeState| {
             let (heartbeat, monotonic_ns) = (at_ms / 1000, at_ms * 1_000_000);
-            file.write(&StateLine { state, admit: true, heartbeat, monotonic_ns, reason: "slack", cores: 8, memory_mb: 16 });
+            file.write(&StateLine {
+                state,
+                admit: true,
+                heartbeat,
+                monotonic_ns,
+                reason: "slack",
+                cores: 8,
+                memory_mb: 16,
+            });
             StateLine::parse(&std::fs::read(file.path()).unwrap()).unwrap().monotonic_ns / 1_000_000
         };
         assert_eq!(written_at(1000, NodeState::Open), 1000);

@@ -5,7 +5,6 @@
 //! of the burst are late together.
 
 use intf::segment::layout::bucket_upper;
-use intf::segment::BUCKETS;
 
 /// Ticks that are looked back: older requests count as that old.
 const TICKS: usize = 64;
@@ -25,70 +24,63 @@ fn class_of(depth: u16) -> u8 {
 #[derive(Clone, Debug)]
 pub struct Depths {
     times: [u64; TICKS],
+    /// The last tick that ended.
     head: usize,
-    rings: Vec<[u8; TICKS]>,
-    /// By bucket: the tick at which a request that completes now with such a latency had certainly not yet arrived.
-    before: [u8; BUCKETS],
+    /// Of each tick those of all filesystems: a tick that ends has them lie together in memory.
+    classes: Vec<u8>,
+    filesystems: usize,
 }
 
 impl Depths {
     /// Of filesystems of which nothing is known.
     pub fn new(filesystems: usize) -> Depths {
-        Depths { times: [0; TICKS], head: 0, rings: vec![[0; TICKS]; filesystems], before: [0; BUCKETS] }
-    }
-
-    /// The last tick at or before a time, or the oldest known.
-    fn tick_before(&self, ns: u64, from: usize) -> usize {
-        let oldest = (self.head + 1) % TICKS;
-        let mut tick = from;
-        while tick != oldest && self.times[tick] > ns {
-            tick = (tick + TICKS - 1) % TICKS;
-        }
-        tick
-    }
-
-    /// Starts a tick.
-    pub fn begin(&mut self) {
-        let last_ns = self.times[self.head];
-        let mut tick = self.head;
-        for b in 0..BUCKETS {
-            tick = self.tick_before(last_ns.saturating_sub(bucket_upper(b)), tick);
-            self.before[b] = tick as u8;
-        }
+        Depths { times: [0; TICKS], head: 0, classes: vec![0; TICKS * filesystems], filesystems }
     }
 
     /// Ends a tick: the numbers in flight.
     pub fn end(&mut self, now_ns: u64, in_flight: impl Iterator<Item = u32>) {
         self.head = (self.head + 1) % TICKS;
         self.times[self.head] = now_ns;
-        for (ring, count) in self.rings.iter_mut().zip(in_flight) {
-            ring[self.head] = class_of(count.min(u32::from(u16::MAX)) as u16);
+        let row = &mut self.classes[self.head * self.filesystems..][..self.filesystems];
+        for (class, count) in row.iter_mut().zip(in_flight) {
+            *class = class_of(count.min(u32::from(u16::MAX)) as u16);
         }
     }
 
     /// What a detector of this filesystem needs.
     pub fn of(&self, filesystem: usize) -> Option<Arrivals<'_>> {
-        Some(Arrivals { ring: self.rings.get(filesystem)?, before: &self.before })
+        (filesystem < self.filesystems).then_some(Arrivals { depths: self, filesystem })
     }
 
     /// The class that a request in flight found when it arrived.
     pub fn at_arrival(&self, filesystem: usize, now_ns: u64, age_ns: u64) -> usize {
-        let tick = self.tick_before(now_ns.saturating_sub(age_ns), self.head);
-        self.rings.get(filesystem).map_or(0, |ring| usize::from(ring[tick]))
+        self.of(filesystem).map_or(0, |arrivals| arrivals.at(now_ns.saturating_sub(age_ns)))
     }
 }
 
-/// The depth classes that completed requests found when they arrived.
+/// The depth classes that the requests of one filesystem found when they arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrivals<'a> {
-    ring: &'a [u8; TICKS],
-    before: &'a [u8; BUCKETS],
+    depths: &'a Depths,
+    filesystem: usize,
 }
 
 impl Arrivals<'_> {
-    /// Of a request that completed in this tick with such a latency.
+    /// Of a request that completed in this tick with such a latency: when the tick before ended it had certainly not yet been
+    /// there for so long.
     pub fn class(&self, bucket: usize) -> usize {
-        usize::from(self.ring[usize::from(self.before[bucket])])
+        self.at(self.depths.times[self.depths.head].saturating_sub(bucket_upper(bucket)))
+    }
+
+    /// At the last tick at or before a time, or at the oldest known.
+    fn at(&self, ns: u64) -> usize {
+        let Depths { times, head, .. } = self.depths;
+        let oldest = (head + 1) % TICKS;
+        let mut tick = *head;
+        while tick != oldest && times[tick] > ns {
+            tick = (tick + TICKS - 1) % TICKS;
+        }
+        usize::from(self.depths.classes[tick * self.depths.filesystems + self.filesystem])
     }
 }
 
@@ -137,10 +129,8 @@ mod tests {
     fn a_request_belongs_to_the_depth_before_it_arrived() {
         let mut depths = Depths::new(1);
         for tick in 1..=10u64 {
-            depths.begin();
             depths.end(tick * 20 * MS, std::iter::once(if tick <= 5 { 0 } else { 9 }));
         }
-        depths.begin();
         let arrivals = depths.of(0).unwrap();
         // Completed between 200 and 220 ms: one of 10 ms may have arrived at 190 ms, so the tick at 180 ms counts.
         assert_eq!(arrivals.class(bucket_of(10 * MS).unwrap()), 6);
