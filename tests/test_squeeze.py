@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch as a whole gets less CPU and memory while storage is short of it, and all of it back, whatever becomes of the
+"""Batch as a whole gets less CPU, memory and network while storage is short of it, and all of it back, whatever becomes of the
 guard.
 
 What storage is short of is said by a signal of the site's own, so that the test is the one who says it. Innocent: the
@@ -19,7 +19,7 @@ from test_site_signal import set_value
 
 SCRIPT = r"""#!/bin/sh
 read value < /run/site-value
-echo "{\"cpu\": $value, \"memory\": $value}"
+echo "{\"cpu\": $value, \"memory\": $value, \"network\": $value}"
 """
 CONFIG = """
 [[exec]]
@@ -27,7 +27,7 @@ name = "site"
 command = ["/usr/local/bin/site-signal"]
 interval = "2s"
 timeout = "2s"
-metrics = ["cpu", "memory"]
+metrics = ["cpu", "memory", "network"]
 
 [[gauge]]
 name = "site-cpu"
@@ -46,7 +46,19 @@ for = "0s"
 dwell = "5s"
 grace = "30s"
 then = "throttle-memory"
+
+[[gauge]]
+name = "site-network"
+source = "exec.site.network"
+above = 10
+for = "0s"
+dwell = "5s"
+grace = "30s"
+then = "throttle-network"
 """
+# The emulated interface does not say how fast it is.
+SPEED = "sed -i 's/^speed = \"\"/speed = \"1Gbit\"/' /etc/beer/guard.toml"
+RESOURCES = {"cpu", "memory", "network"}
 FLOOR = 0.05  # of what it had: policy/src/squeeze.rs
 LOOKED = 8.0
 DROP_INS = "/run/systemd/system.control/beer-jobs.slice.d"
@@ -59,6 +71,11 @@ def knobs(node: Machine) -> tuple[str, ...]:
         '[ "$cpus" != "$(cat /sys/devices/system/cpu/possible)" ] || cpus=; echo ":$cpus"'
     ).stdout
     return tuple(text.split("\n"))
+
+
+def network_limits(node: Machine) -> int:
+    """How many there are: one for each direction."""
+    return node.execute("nft list chain inet beer limit_batch").stdout.count("limit rate over")
 
 
 def cpus_used(node: Machine) -> float:
@@ -78,6 +95,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     script.write_text(SCRIPT)
     node.copy_to(script, "/usr/local/bin/site-signal")
     node.execute(f"chmod 755 /usr/local/bin/site-signal && cat >> /etc/beer/guard.toml <<'END'\n{CONFIG}\nEND")
+    node.execute(SPEED)
     node.execute("systemctl start beer-exec@site && systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("open", timeout=180)
     job = batch.submit("burn --seconds 900 --on-signal 1")
@@ -86,14 +104,14 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     free = cpus_used(node)
 
     set_value(node, "20")
-    wait_until(lambda: guard.metric("beer_batch_allowed_ratio") < 2, 60, "less of it", explain=guard.why)
+    wait_until(lambda: guard.metric("beer_batch_allowed_ratio") < len(RESOURCES), 60, "less of it", explain=guard.why)
     # It helps a little, so it is not in vain.
     set_value(node, "12")
 
     def least() -> bool:
-        return guard.metric("beer_batch_allowed_ratio") <= 2 * FLOOR + 1e-6
+        return guard.metric("beer_batch_allowed_ratio") <= len(RESOURCES) * FLOOR + 1e-6
 
-    wait_until(least, 120, "the least of both", explain=guard.why)
+    wait_until(least, 120, "the least of all of them", explain=guard.why)
 
     def quota() -> bool:
         return node.execute(f"cat {JOBS}/cpu.max").stdout.startswith("5000 ")
@@ -106,7 +124,9 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     now = knobs(node)
     assert now[2] == "1", "idle: whoever else is there goes first"
     assert now[3] != "max"
-    assert set(guard.status()["squeezed"]) == {"cpu", "memory"}
+    assert set(guard.status()["squeezed"]) == RESOURCES
+    assert network_limits(node) == 2
+    assert "Batch as a whole has 50Mbit/s of network" in guard.why()
     assert not guard.frozen()
     assert "Batch as a whole has 0.05 of 1 CPUs because storage was short of it" in guard.why()
 
@@ -128,7 +148,8 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     guard.wait_for_state("open", timeout=180)
     as_before = f"all is as it was before: {before}"
     wait_until(lambda: knobs(node) == before, 120, as_before, explain=lambda: str(knobs(node)))
-    assert guard.metric("beer_batch_allowed_ratio") == 2
+    assert guard.metric("beer_batch_allowed_ratio") == len(RESOURCES)
+    assert network_limits(node) == 0
     tidy = f"ls {DROP_INS} 2>/dev/null | grep -E 'AllowedCPUs|CPUQuota|CPUWeight|MemoryHigh' || true"
     wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
     assert cpus_used(node) > 4 * squeezed

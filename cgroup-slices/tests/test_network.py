@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -18,8 +19,17 @@ SCRIPT = TOP / "network/beer-network"
 CONTAINER, HOST, WORLD, BATCH = "10.127.0.2", "10.127.0.1", "192.0.2.9", "198.51.100.17"
 
 
+def asked(config: Path) -> Path:
+    return config.with_name("asked")
+
+
+def told(config: Path) -> Path:
+    return config.with_name("told")
+
+
 def beer_network(verb: str, config: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"BEER_NETWORK_CONF": str(config), "BEER_NETWORK_RULES": str(TOP / "network/beer.nft")}
+    files = {"CONF": config, "RULES": TOP / "network/beer.nft", "ASKED": asked(config), "TOLD": told(config)}
+    environment = os.environ | {f"BEER_NETWORK_{name}": str(path) for name, path in files.items()}
     return subprocess.run([SCRIPT, verb], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -175,6 +185,45 @@ def test_all_jobs_together_get_no_more_than_the_limit(net: Net, config: Path) ->
     # What does not leave the server is not limited.
     here = netns.Space(os.getpid())
     assert received(net.container, here, "192.0.2.1") > 4 * allowed
+
+
+def limits() -> list[str]:
+    """Kilobytes per second, as the kernel has them."""
+    return re.findall(r"limit rate over (\d+ \w+)/second", netns.sh("nft list chain inet beer limit_batch"))
+
+
+def test_the_guard_s_limit_comes_and_goes_and_counts_if_it_is_less(net: Net, config: Path) -> None:
+    with config.open("a") as file:
+        file.write("batch_limit = 160 Mbit\n")
+    assert beer_network("load", config).returncode == 0
+    site = limits()
+    assert len(site) == 2
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("limit", config).returncode == 0
+    less = limits()
+    assert (len(less), told(config).read_text()) == (2, "16Mbit\n")
+    assert less != site
+    assert received(net.container, net.world, WORLD) < 1.1 * 16e6 / 8 * (SECONDS + 1)
+    assert beer_network("load", config).returncode == 0
+    assert limits() == less, "a reload must not give all of it back"
+    asked(config).write_text("1Gbit\n")
+    assert beer_network("limit", config).returncode == 0
+    assert limits() == site
+    asked(config).unlink()
+    assert beer_network("limit", config).returncode == 0
+    assert (limits(), told(config).read_text()) == (site, "\n")
+
+
+@pytest.mark.parametrize("text", ["16", "16Mbit; flush ruleset", "0Mbit", "-1Mbit", "x" * 100, "16Mbit\n16Mbit\n"])
+def test_a_limit_that_is_none_is_refused_and_changes_nothing(net: Net, config: Path, text: str) -> None:
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("load", config).returncode == 0
+    before = limits()
+    asked(config).write_text(text)
+    result = beer_network("limit", config)
+    assert result.returncode == 1
+    assert str(asked(config)) in result.stderr
+    assert limits() == before
 
 
 def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:

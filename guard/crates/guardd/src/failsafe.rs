@@ -114,11 +114,13 @@ impl Failsafe {
         }
     }
 
-    /// CPU and memory of all of batch.
+    /// CPU, memory and network of all of batch.
     fn give_back(&self) -> Result<()> {
         let mut squeezed = self.squeezed();
         squeezed.adopt();
-        squeezed.make(Shares::default()).into_iter().try_for_each(|outcome| outcome.seen)?;
+        let mut network = NetworkActuator::new(&self.run, &self.systemctl, DEADLINE);
+        let network = network.make(1.0, 0);
+        squeezed.make(Shares::default()).into_iter().chain(network).try_for_each(|outcome| outcome.seen)?;
         squeezed.tidy(&self.control)
     }
 

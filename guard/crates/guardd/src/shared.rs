@@ -40,6 +40,8 @@ pub struct Shared {
     pub dropped: AtomicU64,
     /// Times somebody else had changed a limit of a job.
     pub limit_drifts: AtomicU64,
+    /// How fast the interface is that storage clients come by, in bytes per second; 0 = not known.
+    pub wire_speed: AtomicU64,
     /// Journal records written, and lost.
     pub journal_records: AtomicU64,
     /// See `journal_records`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
+use crate::actuators::network::NetworkActuator;
 use crate::actuators::squeeze::SqueezeActuator;
 use crate::actuators::vacate::{Leaver, VacateActuator};
 use crate::clock::Clock;
@@ -90,6 +91,7 @@ pub struct Limited {
 pub struct Worker {
     io_max: IoMaxActuator,
     squeeze: SqueezeActuator,
+    network: NetworkActuator,
     vacate: VacateActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
@@ -119,6 +121,7 @@ impl Worker {
     pub fn new(
         io_max: IoMaxActuator,
         squeeze: SqueezeActuator,
+        network: NetworkActuator,
         vacate: VacateActuator,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
@@ -127,6 +130,7 @@ impl Worker {
         Worker {
             io_max,
             squeeze,
+            network,
             vacate,
             clock,
             shared,
@@ -192,7 +196,9 @@ impl Worker {
 
     /// All of batch gets what it may have.
     fn turn(&mut self, decided_ns: u64, said: bool) {
-        for outcome in self.squeeze.make(self.shares) {
+        let speed = self.shared.wire_speed.load(Ordering::Relaxed);
+        let network = self.network.make(self.shares.of(Resource::Network), speed);
+        for outcome in self.squeeze.make(self.shares).into_iter().chain(network) {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
             let stiff = std::mem::replace(&mut self.stiff[outcome.resource as usize], outcome.seen.is_err());
             if outcome.seen.is_err() == stiff && (stiff || !said) {
@@ -254,7 +260,7 @@ impl Worker {
                 self.end(&orphan, "orphan");
             }
         }
-        for drifted in [self.io_max.drifted(), self.squeeze.drifted()] {
+        for drifted in [self.io_max.drifted(), self.squeeze.drifted(), self.network.drifted()] {
             self.shared.limit_drifts.fetch_add(u64::from(drifted), Ordering::Relaxed);
         }
         let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
@@ -299,7 +305,8 @@ mod tests {
         let vacate = VacateActuator::new(folder, folder, folder, patience);
         let (outbox, inbox) = sync_channel(16);
         let squeeze = SqueezeActuator::new(folder, folder, Path::new("systemctl"), patience);
-        (Worker::new(io_max, squeeze, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
+        let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
+        (Worker::new(io_max, squeeze, network, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
     }
 
     #[test]

@@ -156,8 +156,10 @@ impl Record {
             }
             "less_cpu" => "Batch as a whole is to have less CPU".into(),
             "less_memory" => "Batch as a whole is to have less memory".into(),
+            "less_network" => "Batch as a whole is to send and receive less".into(),
             "all_cpu" => "Batch is to have all of its CPU again".into(),
             "all_memory" => "Batch is to have all of its memory again".into(),
+            "all_network" => "Batch may send and receive as before".into(),
             "squeeze" if self.outcome == Outcome::Failed => format!("Batch could not be limited ({})", self.detail),
             "squeeze" => format!("Batch as a whole has {}", self.detail),
             "thaw" if self.precaution => format!("The precautionary freeze ended{after}"),

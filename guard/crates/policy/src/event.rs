@@ -223,7 +223,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 19] = [
+    pub const ALL: [Deed; 21] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -235,8 +235,10 @@ impl Deed {
         Deed::Lift,
         Deed::Squeeze(Resource::Cpu),
         Deed::Squeeze(Resource::Memory),
+        Deed::Squeeze(Resource::Network),
         Deed::Restore(Resource::Cpu),
         Deed::Restore(Resource::Memory),
+        Deed::Restore(Resource::Network),
         Deed::Thaw,
         Deed::Stage,
         Deed::Vacate,
@@ -259,8 +261,10 @@ impl Deed {
             Deed::Lift => "lift",
             Deed::Squeeze(Resource::Cpu) => "less_cpu",
             Deed::Squeeze(Resource::Memory) => "less_memory",
+            Deed::Squeeze(Resource::Network) => "less_network",
             Deed::Restore(Resource::Cpu) => "all_cpu",
             Deed::Restore(Resource::Memory) => "all_memory",
+            Deed::Restore(Resource::Network) => "all_network",
             Deed::Thaw => "thaw",
             Deed::Stage => "stage",
             Deed::Vacate => "vacate",

@@ -23,7 +23,7 @@ pub mod objective;
 pub mod squeeze;
 pub mod throttle;
 
-pub use config::{exec_places, Config, ConfigError, Exec, EXEC_MOST};
+pub use config::{exec_places, Config, ConfigError, Exec, NetworkSignal, EXEC_MOST};
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};
 pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much CPU and memory batch as a whole may have: half of it each time that storage is short of it for batch's sake, a step
+//! How much CPU, memory and network batch as a whole may have: half of it each time that storage is short of it for batch's sake, a step
 //! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back.
 
 /// What batch can have less of as a whole.
@@ -9,17 +9,20 @@ pub enum Resource {
     Cpu,
     /// Memory.
     Memory,
+    /// What it may send to other hosts and receive from them.
+    Network,
 }
 
 impl Resource {
     /// All of them; the index is its place everywhere.
-    pub const ALL: [Resource; 2] = [Resource::Cpu, Resource::Memory];
+    pub const ALL: [Resource; 3] = [Resource::Cpu, Resource::Memory, Resource::Network];
 
     /// Its name, as in the journal and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Resource::Cpu => "cpu",
             Resource::Memory => "memory",
+            Resource::Network => "network",
         }
     }
 }

@@ -4,12 +4,14 @@
 
 pub mod freeze;
 pub mod io_max;
+pub mod network;
 pub mod shaping;
 pub mod squeeze;
 pub mod vacate;
 
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
 pub use io_max::IoMaxActuator;
+pub use network::NetworkActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
 pub use squeeze::SqueezeActuator;
 pub use vacate::VacateActuator;

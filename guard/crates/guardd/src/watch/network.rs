@@ -3,8 +3,9 @@
 //! a job exchanges with the storage daemon of its own node passes the bridge and no wire: batch's share is the most it may be.
 
 use kernfs::KernFile;
-use policy::Config;
+use policy::{Config, NetworkSignal};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use super::Source;
 use crate::shared::Shared;
@@ -39,8 +40,8 @@ pub struct Network {
     table: KernFile,
     routes: KernFile,
     sys: PathBuf,
-    /// As configured; empty = that of the default route.
-    interface: String,
+    /// As configured: empty = that of the default route, and as fast as it says itself.
+    configured: NetworkSignal,
     wire: Link,
     bridge: Link,
     looks: u32,
@@ -61,8 +62,8 @@ impl Network {
             table: KernFile::new(config.paths.proc.join("net/dev")),
             routes: KernFile::new(config.paths.proc.join("net/route")),
             sys: config.paths.sys.join("class/net"),
-            interface: config.network_interface.clone(),
-            wire: Link::new(&config.network_interface, ["network.receive", "network.transmit"]),
+            configured: config.network.clone(),
+            wire: Link::new(&config.network.interface, ["network.receive", "network.transmit"]),
             // What the bridge sends is what jobs receive.
             bridge: Link::new(BRIDGE, ["network.batch.transmit", "network.batch.receive"]),
             looks: 0,
@@ -74,7 +75,7 @@ impl Network {
     /// Which interface, and how fast it is.
     fn find(&mut self) {
         let routes = self.routes.read().ok().flatten();
-        let name = match self.interface.as_str() {
+        let name = match self.configured.interface.as_str() {
             "" => routes.and_then(default_route).unwrap_or_default(),
             name => name,
         };
@@ -88,7 +89,8 @@ impl Network {
             .flatten()
             .map(str::trim)
             .and_then(|megabits| megabits.parse::<f64>().ok());
-        self.speed = speed.filter(|megabits| *megabits > 0.0 && !name.is_empty()).map(|megabits| megabits * 1e6 / 8.0);
+        let speed = speed.filter(|megabits| *megabits > 0.0 && !name.is_empty()).map(|megabits| megabits * 1e6 / 8.0);
+        self.speed = self.configured.speed.map(|bytes| bytes as f64).or(speed);
     }
 }
 
@@ -96,6 +98,7 @@ impl Source for Network {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         if self.looks == 0 {
             self.find();
+            shared.wire_speed.store(self.speed.unwrap_or_default() as u64, Ordering::Relaxed);
         }
         self.looks = (self.looks + 1) % BELIEVED;
         let seconds = now_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, now_ns)) as f64 / 1e9;

@@ -3,7 +3,7 @@
 
 use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective, RawPeriodic};
 use super::{exec, Exec};
-use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, Node, Paths, PeriodicSignal, ProbeSignal};
+use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, NetworkSignal, Node, Paths, PeriodicSignal, ProbeSignal};
 use crate::gauge::{GaugeObjective, SOURCES};
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
@@ -55,6 +55,18 @@ fn interface(name: String) -> Result<String, Fault> {
             "signals.network.interface".into(),
             format!("`{name}` is no interface; write one such as eth0, or nothing"),
         )),
+    }
+}
+
+/// In bytes per second; `None` = as the interface says.
+fn speed(text: &str) -> Result<Option<u64>, Fault> {
+    let units = [("Gbit", 1_000_000_000 / 8), ("Mbit", 1_000_000 / 8)];
+    let split = units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim_end(), bytes)));
+    let speed = split.and_then(|(number, bytes)| Some(u64::from(number.parse::<u32>().ok().filter(|n| *n > 0)?) * bytes));
+    match (text, speed) {
+        ("", _) => Ok(None),
+        (_, Some(speed)) => Ok(Some(speed)),
+        _ => Err(("signals.network.speed".into(), format!("`{text}` is no speed; write one such as 25Gbit, or nothing"))),
     }
 }
 
@@ -137,7 +149,10 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             interval_ns: time("signals.probe.interval", signals.probe.interval, 200 * MS, 1500 * MS)?,
             root: url("signals.probe.root", signals.probe.root)?,
         },
-        network_interface: interface(signals.network.interface)?,
+        network: NetworkSignal {
+            interface: interface(signals.network.interface)?,
+            speed: speed(&signals.network.speed)?,
+        },
         objectives: checked,
         gauges,
         exec,

@@ -29,8 +29,8 @@ pub struct Config {
     pub disk: PeriodicSignal,
     /// `[signals.psi]`
     pub psi: PeriodicSignal,
-    /// `signals.network.interface`; empty = that of the default route.
-    pub network_interface: String,
+    /// `[signals.network]`
+    pub network: NetworkSignal,
     /// `[signals.probe]`
     pub probe: ProbeSignal,
     /// `[[objective]]`
@@ -112,6 +112,15 @@ pub struct PeriodicSignal {
     pub enabled: bool,
     /// Period.
     pub interval_ns: u64,
+}
+
+/// `[signals.network]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkSignal {
+    /// The interface that storage clients come by; empty = that of the default route.
+    pub interface: String,
+    /// Its speed in bytes per second; `None` = as it says itself.
+    pub speed: Option<u64>,
 }
 
 /// `[signals.probe]`

@@ -80,7 +80,7 @@ section!(RawSignals {
 
 section!(RawProbe { enabled: bool = true, interval: Duration = Duration(S), root: String = String::new() });
 
-section!(RawNetwork { interface: String = String::new() });
+section!(RawNetwork { interface: String = String::new(), speed: String = String::new() });
 
 section!(RawLatency { segment: PathBuf = "/run/beer/storage/beer.lat".into(), owner: String = "xrootd".into() });
 
@@ -174,6 +174,7 @@ pub(super) enum RawThen {
     Emergency,
     ThrottleCpu,
     ThrottleMemory,
+    ThrottleNetwork,
 }
 
 impl From<RawThen> for Then {
@@ -184,6 +185,7 @@ impl From<RawThen> for Then {
             RawThen::Emergency => Then::Emergency,
             RawThen::ThrottleCpu => Then::Throttle(Resource::Cpu),
             RawThen::ThrottleMemory => Then::Throttle(Resource::Memory),
+            RawThen::ThrottleNetwork => Then::Throttle(Resource::Network),
         }
     }
 }

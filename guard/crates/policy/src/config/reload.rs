@@ -16,7 +16,7 @@ impl Config {
             ("signals.disk", self.disk != new.disk),
             ("signals.psi", self.psi != new.psi),
             ("signals.probe", self.probe != new.probe),
-            ("signals.network", self.network_interface != new.network_interface),
+            ("signals.network", self.network != new.network),
             ("metrics", self.metrics != new.metrics),
             ("journal", self.journal != new.journal),
             ("exec", self.exec != new.exec),

@@ -58,13 +58,16 @@ pub struct SqueezeActuator {
     deadline: Duration,
     run: PathBuf,
     /// By resource; `None` = it has all of it.
-    before: [Option<Before>; Resource::ALL.len()],
+    before: [Option<Before>; OF.len()],
     /// What is so in the kernel.
-    applied: [Vec<Knob>; Resource::ALL.len()],
+    applied: [Vec<Knob>; OF.len()],
 }
 
+/// Of what; their places are those of [`Resource::ALL`].
+const OF: [Resource; 2] = [Resource::Cpu, Resource::Memory];
+
 /// The properties of each resource, and the files that systemd keeps them in are named after them.
-const PROPERTIES: [&[&str]; Resource::ALL.len()] = [&["AllowedCPUs", "CPUQuota", "CPUWeight"], &["MemoryHigh"]];
+const PROPERTIES: [&[&str]; OF.len()] = [&["AllowedCPUs", "CPUQuota", "CPUWeight"], &["MemoryHigh"]];
 
 impl SqueezeActuator {
     /// Name of the file in the run folder that says what batch had before.
@@ -91,7 +94,7 @@ impl SqueezeActuator {
         for line in text.lines() {
             let mut words = line.split(' ');
             let name = words.next();
-            let Some(resource) = Resource::ALL.into_iter().find(|resource| Some(resource.name()) == name) else {
+            let Some(resource) = OF.into_iter().find(|resource| Some(resource.name()) == name) else {
                 continue;
             };
             let ours =
@@ -109,7 +112,7 @@ impl SqueezeActuator {
             share if share < 1.0 => self.squeeze(resource, share),
             _ => self.give_back(resource),
         };
-        Resource::ALL.into_iter().filter_map(make).collect()
+        OF.into_iter().filter_map(make).collect()
     }
 
     /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
@@ -157,6 +160,8 @@ impl SqueezeActuator {
                 let words = memory::words(&knobs, before.bytes);
                 (knobs, words)
             }
+            // Another actuator's.
+            Resource::Network => return None,
         };
         self.before[resource as usize] = Some(before);
         if knobs == self.applied[resource as usize] {
@@ -235,6 +240,7 @@ impl SqueezeActuator {
                 let bytes = number("memory.current").unwrap_or_default().max(1);
                 Before { assignments: vec![format!("MemoryHigh={high}")], cpus: Vec::new(), bytes }
             }
+            Resource::Network => Before::default(),
         }
     }
 
@@ -247,7 +253,7 @@ impl SqueezeActuator {
     /// Below /run: waits for no disk.
     fn remember(&self) -> Result<()> {
         let path = self.run.join(Self::MEMORY);
-        let known = Resource::ALL.into_iter().zip(&self.before);
+        let known = OF.into_iter().zip(&self.before);
         let lines = known.filter_map(|(resource, before)| {
             Some(format!("{} {}\n", resource.name(), before.as_ref()?.assignments.join(" ")))
         });

@@ -44,7 +44,7 @@ impl Rig {
 
     /// What it said, and whether it worked.
     fn make(&mut self, cpu: f32, memory: f32) -> Vec<(Option<String>, bool)> {
-        let outcomes = self.actuator.make(Shares::new([cpu, memory]));
+        let outcomes = self.actuator.make(Shares::new([cpu, memory, 1.0]));
         outcomes.into_iter().map(|outcome| (outcome.has, outcome.seen.is_ok())).collect()
     }
 
