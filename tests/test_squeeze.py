@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch as a whole gets less CPU, memory and network while storage is short of it, and all of it back, whatever becomes of the
-guard.
+"""Batch as a whole gets less CPU, memory and network while storage is short of it, and all of it back, whatever becomes
+of the guard.
 
 What storage is short of is said by a signal of the site's own, so that the test is the one who says it. Innocent: the
 job, which runs on with less and is never frozen.

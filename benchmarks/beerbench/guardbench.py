@@ -9,8 +9,8 @@ from typing import Any
 
 from .inroot import run_json
 
-# The chroot has no /sys of its own; /run is fresh memory in it, where the guard has its files on a node, too. The mount goes when
-# the command ends.
+# The chroot has no /sys of its own; /run is fresh memory in it, where the guard has its files on a node, too. The mount
+# goes when the command ends.
 SCRIPT = """\
 mkdir -p /run/cgroup
 mount -t cgroup2 none /run/cgroup || {{ echo "no cgroup2 can be mounted: run as root" >&2; exit 1; }}

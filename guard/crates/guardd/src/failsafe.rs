@@ -10,7 +10,7 @@ use anyhow::{bail, Context, Result};
 
 use policy::{Config, Hold, Shares};
 
-use crate::actuators::{Freezer, IoMaxActuator, SliceFreezer, SqueezeActuator};
+use crate::actuators::{Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator};
 use crate::clock::Clock;
 use crate::command;
 use crate::control::StateFile;

@@ -13,7 +13,9 @@ use anyhow::{bail, Context, Result};
 use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use crate::actuators::{IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, VacateActuator};
+use crate::actuators::{
+    IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, VacateActuator,
+};
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
 use crate::notify::Notifier;
@@ -59,8 +61,9 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let squeeze = SqueezeActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
-    let mut worker = Worker::new(io_max, squeeze, network, vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())
-        .dry_run(config.node.dry_run);
+    let mut worker =
+        Worker::new(io_max, squeeze, network, vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())
+            .dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);
     let mut watch_gauges = Watch::new(config, Arc::clone(&clock), Arc::clone(&shared));
     let mut control = ControlLoop::new(Parts {

@@ -178,10 +178,9 @@ mod tests {
 
     #[test]
     fn a_rate_is_never_nothing() {
-        assert_eq!(["1Mbit", "62Mbit", "400000Mbit"].map(str::to_owned), [
-            rate(0.05, 125_000),
-            rate(0.5, 15_625_000),
-            rate(1.0, 50_000_000_000),
-        ]);
+        assert_eq!(
+            ["1Mbit", "62Mbit", "400000Mbit"].map(str::to_owned),
+            [rate(0.05, 125_000), rate(0.5, 15_625_000), rate(1.0, 50_000_000_000),]
+        );
     }
 }

@@ -3,7 +3,9 @@
 
 use super::raw::{self, RawConfig, RawGauge, RawLadder, RawObjective, RawPeriodic};
 use super::{exec, Exec};
-use super::{Capacity, Config, Journal, LatencySignal, Loop, Metrics, NetworkSignal, Node, Paths, PeriodicSignal, ProbeSignal};
+use super::{
+    Capacity, Config, Journal, LatencySignal, Loop, Metrics, NetworkSignal, Node, Paths, PeriodicSignal, ProbeSignal,
+};
 use crate::gauge::{GaugeObjective, SOURCES};
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
@@ -62,11 +64,14 @@ fn interface(name: String) -> Result<String, Fault> {
 fn speed(text: &str) -> Result<Option<u64>, Fault> {
     let units = [("Gbit", 1_000_000_000 / 8), ("Mbit", 1_000_000 / 8)];
     let split = units.into_iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?.trim_end(), bytes)));
-    let speed = split.and_then(|(number, bytes)| Some(u64::from(number.parse::<u32>().ok().filter(|n| *n > 0)?) * bytes));
+    let speed =
+        split.and_then(|(number, bytes)| Some(u64::from(number.parse::<u32>().ok().filter(|n| *n > 0)?) * bytes));
     match (text, speed) {
         ("", _) => Ok(None),
         (_, Some(speed)) => Ok(Some(speed)),
-        _ => Err(("signals.network.speed".into(), format!("`{text}` is no speed; write one such as 25Gbit, or nothing"))),
+        _ => {
+            Err(("signals.network.speed".into(), format!("`{text}` is no speed; write one such as 25Gbit, or nothing")))
+        }
     }
 }
 

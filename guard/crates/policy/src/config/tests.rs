@@ -93,7 +93,10 @@ fn errors_name_the_key_and_what_was_allowed() {
             "[signals.probe]\nroot = \"root://a /b\"",
             "guard.toml: signals.probe.root: `root://a /b` is no URL of a file",
         ),
-        ("[signals.network]\nspeed = \"fast\"", "guard.toml: signals.network.speed: `fast` is no speed; write one such as"),
+        (
+            "[signals.network]\nspeed = \"fast\"",
+            "guard.toml: signals.network.speed: `fast` is no speed; write one such as",
+        ),
         ("[signals.network]\nspeed = \"0Gbit\"", "guard.toml: signals.network.speed: `0Gbit` is no speed"),
         ("[paths]\nprobe = \"x\"", "guard.toml: paths.probe: `x` must be an absolute path"),
         (
