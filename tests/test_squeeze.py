@@ -57,7 +57,7 @@ grace = "30s"
 then = "throttle-network"
 """
 # The emulated interface does not say how fast it is.
-SPEED = "sed -i 's/^speed = \"\"/speed = \"1Gbit\"/' /etc/beer/guard.toml"
+SPEED = 'sed -i \'s/^speed = ""/speed = "1Gbit"/\' /etc/beer/guard.toml'
 RESOURCES = {"cpu", "memory", "network"}
 FLOOR = 0.05  # of what it had: policy/src/squeeze.rs
 LOOKED = 8.0
