@@ -2,8 +2,9 @@
 """What the guard itself costs: CPU and memory, with disks, jobs and cgroups of a large server, and as they grow.
 
 Shows: CPU time of all its threads and its resident memory on this CPU while requests arrive on all filesystems and
-nothing is wrong; whether its memory grows between two runs of different length; whether the cost is linear in disks
-and in jobs (medians of rounds in which all sizes take turns).
+nothing is wrong; what as many wake-ups of a thread that does nothing cost in the same run; whether its memory grows
+between two runs of different length; whether the cost is linear in disks and in jobs (medians of rounds in which all
+sizes take turns).
 Does not show: the cost while it acts; nor that of io.stat by job, which a cgroup tree without controllers lacks.
 """
 
@@ -69,6 +70,8 @@ def study(record: Record) -> dict[str, Any]:
 
     return {
         "cpu_percent": long["cpu_percent"],
+        "empty_percent": long.get("cpu_percent_of_empty_wakeups"),
+        "wakeups_per_second": long.get("wakeups_per_second"),
         "rss_bytes": long["rss_bytes"],
         "growth_bytes": long["rss_bytes"] - short["rss_bytes"],
         "reached": long["cpu_percent"] <= CPU_TARGET and long["rss_bytes"] <= MEMORY_TARGET,
@@ -89,6 +92,14 @@ def draw(results: dict[str, Any]) -> Figure:
     return figure
 
 
+def empty_wakeups(results: dict[str, Any]) -> list[list[str]]:
+    """A row of its own; records of before have none."""
+    if results["empty_percent"] is None:
+        return []
+    what = f"as many empty wake-ups ({results['wakeups_per_second']:.0f}/s)"
+    return [[what, f"{results['empty_percent']:.2f} %", ""]]
+
+
 def show(record: Record, results: dict[str, Any]) -> str:
     def numbers(values: list[float | None], scale: float) -> list[str]:
         return [text.NOTHING if value is None else f"{value / scale:.2f}" for value in values]
@@ -97,6 +108,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
     rows = [
         ["", "measured", "target"],
         ["CPU, of one core", f"{results['cpu_percent']:.2f} %", f"<= {CPU_TARGET} %"],
+        *empty_wakeups(results),
         ["resident memory", f"{results['rss_bytes'] / 1e6:.1f} MB", f"<= {MEMORY_TARGET / 1e6:.0f} MB"],
         ["more after 4 times as long", f"{results['growth_bytes'] / 1e3:.0f} kB", "0"],
     ]

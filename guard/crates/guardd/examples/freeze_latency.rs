@@ -113,6 +113,8 @@ fn main() {
         "false_freezes_per_hour": cost.false_freezes as f64 * 3600.0 / cost.healthy_seconds,
         "guard": {
             "cpu_percent": cost.cpu_percent,
+            "wakeups_per_second": cost.wakeups_per_second,
+            "cpu_percent_of_empty_wakeups": cost.empty_percent,
             "rss_bytes": cost.rss_bytes,
             "rss_bytes_after_the_trials": rss_at_the_end,
             "measured_seconds": cost.healthy_seconds,
@@ -235,6 +237,9 @@ fn series(filesystem: usize) -> SeriesId {
 
 struct Cost {
     cpu_percent: f64,
+    /// How often its threads slept and were woken, and what as many wake-ups cost here of somebody who does nothing then.
+    wakeups_per_second: f64,
+    empty_percent: f64,
     rss_bytes: u64,
     false_freezes: usize,
     healthy_seconds: f64,
@@ -245,7 +250,7 @@ fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32,
     load.spread = arguments.filesystems;
     load.run(1.0, monotonic_ns() + 5_000_000_000, |_| false);
     assert!(scrape(metrics) > 0, "no metrics");
-    let (begun_ns, before) = (monotonic_ns(), cpu_ns(pid));
+    let (begun_ns, before, asleep) = (monotonic_ns(), cpu_ns(pid), sleeps(pid));
     let stop = Arc::new(AtomicBool::new(false));
     let prometheus = {
         let stop = Arc::clone(&stop);
@@ -260,9 +265,13 @@ fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32,
     stop.store(true, Ordering::Relaxed);
     prometheus.thread().unpark();
     prometheus.join().unwrap();
+    let (used_ns, slept) = (cpu_ns(pid) - before, sleeps(pid) - asleep);
     let elapsed_ns = monotonic_ns() - begun_ns;
+    let wakeups_per_second = slept as f64 * 1e9 / elapsed_ns as f64;
     Cost {
-        cpu_percent: (cpu_ns(pid) - before) as f64 * 100.0 / elapsed_ns as f64,
+        cpu_percent: used_ns as f64 * 100.0 / elapsed_ns as f64,
+        wakeups_per_second,
+        empty_percent: wakeups_per_second * empty_wakeup_ns() / 1e7,
         rss_bytes: resident_bytes(pid),
         false_freezes: folders.journal().iter().filter(|record| record.action == "freeze").count(),
         healthy_seconds: elapsed_ns as f64 / 1e9,
@@ -291,6 +300,30 @@ fn cpu_ns(pid: u32) -> u64 {
         sum += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
     }
     sum
+}
+
+/// How often all its threads together have gone to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let mut sum = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
+        let number = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        sum += number.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or_default();
+    }
+    sum
+}
+
+/// CPU time of one wake-up as often as those of the control loop: a processor that has slept for so long is slow to come back, and
+/// a virtual one has to ask for it.
+fn empty_wakeup_ns() -> f64 {
+    const WAKEUPS: u32 = 250;
+    let own = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = own();
+    (0..WAKEUPS).for_each(|_| std::thread::sleep(Duration::from_millis(20)));
+    (own() - before) as f64 / f64::from(WAKEUPS)
 }
 
 struct Trial {
