@@ -112,7 +112,8 @@ def test_a_report_is_the_last_line_of_the_output() -> None:
 
 
 def test_the_guard_is_taken_away_without_a_substitute_and_comes_back() -> None:
-    node = FakeNode([(r"cat /run/beer/guard/state", "state=open admit=1 heartbeat=1\n")])
+    state = (r"cat /run/beer/guard/state", "state=open admit=1 heartbeat=1\n")
+    node = FakeNode([state, (r"beer status --json", '{"state": "open"}')])
     guard = Guard(node)
     guard.take_away()
     assert "Restart=no" in node.commands[0]
