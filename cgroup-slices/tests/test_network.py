@@ -214,7 +214,10 @@ def test_the_guard_s_limit_comes_and_goes_and_counts_if_it_is_less(net: Net, con
     assert (limits(), told(config).read_text()) == (site, "\n")
 
 
-@pytest.mark.parametrize("text", ["16", "16Mbit; flush ruleset", "0Mbit", "-1Mbit", "x" * 100, "16Mbit\n16Mbit\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["16", "16Mbit; flush ruleset", "0Mbit", "-1Mbit", "x" * 100, "16Mbit\n16Mbit\n", r"16Mbit\cfoo", r"x\n16Mbit"],
+)
 def test_a_limit_that_is_none_is_refused_and_changes_nothing(net: Net, config: Path, text: str) -> None:
     asked(config).write_text("16Mbit\n")
     assert beer_network("load", config).returncode == 0
@@ -224,6 +227,20 @@ def test_a_limit_that_is_none_is_refused_and_changes_nothing(net: Net, config: P
     assert result.returncode == 1
     assert str(asked(config)) in result.stderr
     assert limits() == before
+    netns.sh("nft flush ruleset")
+    result = beer_network("load", config)
+    assert result.returncode == 0, "the host is isolated whatever the guard asks for"
+    assert str(asked(config)) in result.stderr
+    assert limits() == []
+
+
+def test_a_limit_without_the_table_is_an_error_and_not_told(net: Net, config: Path) -> None:
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("limit", config).returncode == 1
+    assert not told(config).exists()
+    asked(config).write_text("")
+    assert beer_network("limit", config).returncode == 0, "nobody is limited"
+    assert told(config).read_text() == "\n"
 
 
 def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:

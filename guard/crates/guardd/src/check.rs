@@ -8,10 +8,13 @@ use intf::exec::Readings;
 use intf::segment::{Class, Reason, SegmentReader};
 use intf::units::Duration;
 use policy::detector::stated_rate;
-use policy::{Config, ConfigError, Exec};
+use policy::{Config, ConfigError, Exec, GaugeObjective, Resource, Then};
 
 use crate::clock::Clock;
 use crate::shared::Owner;
+
+/// Who limits the network of batch when the guard asks for it.
+const NETWORK_RULES: &str = "/usr/libexec/beer/beer-network";
 
 /// Reads the configuration.
 ///
@@ -109,6 +112,7 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
         }
     }
     faults.extend(unprobed(config, clock));
+    faults.extend(unlimited(config));
     faults.extend(config.exec.iter().filter_map(|exec| unread(config, exec, clock)));
     for folder in [&config.paths.run, &config.paths.memory, &config.journal.folder] {
         if !folder.is_dir() {
@@ -131,6 +135,20 @@ fn unprobed(config: &Config, clock: &dyn Clock) -> Option<String> {
         Err(error) => error.to_string(),
     };
     Some(format!("{fault} (systemctl status beer-probe)"))
+}
+
+/// Why the network of batch could not be limited, if it is to be when storage is short of it.
+fn unlimited(config: &Config) -> Option<String> {
+    let limits = |gauge: &GaugeObjective| gauge.then == Then::Throttle(Resource::Network);
+    let gauge = config.gauges.iter().find(|gauge| limits(gauge))?;
+    let fault = if crate::watch::network::speed(config).is_none() {
+        "the storage interface does not say how fast it is: signals.network.speed"
+    } else if !Path::new(NETWORK_RULES).exists() {
+        "nobody there to do it: install beer-slices"
+    } else {
+        return None;
+    };
+    Some(format!("gauge {}: throttle-network: {fault}", gauge.name))
 }
 
 /// Why there are no readings of a command of the site's own.

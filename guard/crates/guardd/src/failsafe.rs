@@ -94,7 +94,10 @@ impl Failsafe {
         if on_purpose {
             self.free_jobs()?;
         }
+        // Last: it starts a service, which may wait for a disk.
+        let network = NetworkActuator::new(&self.run, &self.systemctl, DEADLINE).make(1.0, 0);
         given_back?;
+        network.map_or(Ok(()), |outcome| outcome.seen)?;
         Ok(Done { capped: capped?, thawed: thawed?, lifted: false })
     }
 
@@ -114,13 +117,11 @@ impl Failsafe {
         }
     }
 
-    /// CPU, memory and network of all of batch.
+    /// CPU and memory of all of batch.
     fn give_back(&self) -> Result<()> {
         let mut squeezed = self.squeezed();
         squeezed.adopt();
-        let mut network = NetworkActuator::new(&self.run, &self.systemctl, DEADLINE);
-        let network = network.make(1.0, 0);
-        squeezed.make(Shares::default()).into_iter().chain(network).try_for_each(|outcome| outcome.seen)?;
+        squeezed.make(Shares::default()).into_iter().try_for_each(|outcome| outcome.seen)?;
         squeezed.tidy(&self.control)
     }
 

@@ -197,8 +197,9 @@ impl Worker {
     /// All of batch gets what it may have.
     fn turn(&mut self, decided_ns: u64, said: bool) {
         let speed = self.shared.wire_speed.load(Ordering::Relaxed);
-        let network = self.network.make(self.shares.of(Resource::Network), speed);
-        for outcome in self.squeeze.make(self.shares).into_iter().chain(network) {
+        let mut outcomes = self.squeeze.make(self.shares);
+        outcomes.extend(self.network.make(self.shares.of(Resource::Network), speed));
+        for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
             let stiff = std::mem::replace(&mut self.stiff[outcome.resource as usize], outcome.seen.is_err());
             if outcome.seen.is_err() == stiff && (stiff || !said) {

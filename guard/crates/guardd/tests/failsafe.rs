@@ -56,6 +56,22 @@ fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
     assert_eq!(systemctl_said(&folders), CAPS);
 }
 
+#[test]
+fn the_network_is_given_back_last_and_its_failure_keeps_nobody_frozen() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let asked = folders.path("run").join(guardd::actuators::NetworkActuator::ASKED);
+    std::fs::write(&asked, "50Mbit\n").unwrap();
+    // Without its folder the service cannot say what is in force.
+    let error = failsafe.after_exit(true).unwrap_err();
+    assert!(format!("{error:#}").contains("network/limit"), "{error:#}");
+    assert_eq!((frozen(&folders), asked.exists()), (false, true));
+    assert_eq!(systemctl_said(&folders), format!("{CAPS}restart -- beer-network-limit.service\n"));
+    std::fs::create_dir(folders.path("network")).unwrap();
+    failsafe.after_exit(true).unwrap();
+    assert!(!asked.exists());
+}
+
 /// Two jobs, of which the first is frozen.
 fn one_of_two_frozen(folders: &NodeFolders) {
     for (name, freeze) in [("docker-a.scope", "1\n"), ("docker-b.scope", "0\n")] {

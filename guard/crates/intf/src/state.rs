@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state line (`/run/beer/guard/state`): 256 bytes, written by the control loop with one `pwrite` per tick.
+//! The state line (`/run/beer/guard/state`): 256 bytes, written by the control loop with one `pwrite` when it says
+//! something else, and ten times a second.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Less network for all of batch: the most that jobs may send to other hosts, and receive from them, as a share of the speed of the
 //! storage interface. Packet rules take CAP_NET_ADMIN, which the guard has not: it writes a rate into its run folder and starts
-//! beer-network-limit.service (cgroup-slices), which sets the rules and says in a file of its own what the kernel has then. Slow: for
-//! the actuator thread only.
+//! beer-network-limit.service (cgroup-slices), which sets the rules, reads them back and says in a file of its own what was asked for
+//! then. Slow: for the actuator thread only.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use policy::squeeze::Resource;
 
 use super::squeeze::Squeezed;
@@ -15,16 +15,19 @@ use crate::command;
 
 const UNIT: &str = "beer-network-limit.service";
 
+/// The kernel's arithmetic ends at some 147 Gbit/s (nft_limit_init, net/netfilter/nft_limit.c).
+const MOST_MEGABITS: u64 = 100_000;
+
 /// Keeps the limit as it is wanted.
 pub struct NetworkActuator {
-    /// What we ask for; there is none = no limit of ours.
+    /// What we ask for, a rate or nothing. While it is there some limit of ours may be in force.
     asked: PathBuf,
-    /// What is in force.
+    /// What was asked for when the rules were last set.
     told: PathBuf,
     systemctl: PathBuf,
     deadline: Duration,
-    /// What was made so; `None` = not known, or nothing.
-    applied: Option<String>,
+    /// What was wanted last, and whether it was so then; `None` = not known, or to be tried again.
+    made: Option<(String, bool)>,
 }
 
 impl NetworkActuator {
@@ -38,35 +41,37 @@ impl NetworkActuator {
             told: run.with_file_name("network").join("limit"),
             systemctl: systemctl.to_owned(),
             deadline,
-            applied: None,
+            made: None,
         }
     }
 
     /// Makes it so, of an interface of such a speed (bytes per second; 0 = not known); says what it did, and nothing of what was so
-    /// already. What a guard before it has left is given back with the first share of 1.
+    /// already. What failed is tried again after [`Self::drifted`]. What a guard before it has left is given back with the first
+    /// share of 1.
     pub fn make(&mut self, share: f32, speed: u64) -> Option<Squeezed> {
-        if share >= 1.0 {
-            return self.give_back();
-        }
-        let rate = rate(share, speed);
-        if self.applied == Some(rate.clone()) {
+        let less = share < 1.0;
+        let rate = if less { rate(share, speed) } else { String::new() };
+        if self.made.as_ref().is_some_and(|(made, _)| *made == rate) || (!less && !self.asked.exists()) {
             return None;
         }
-        let seen = match speed {
-            0 => Err(anyhow::anyhow!("the speed of the storage interface is not known (signals.network.speed)")),
-            _ => self.set(&rate),
+        let seen = match (less, speed) {
+            (true, 0) => Err(anyhow!("the speed of the storage interface is not known (signals.network.speed)")),
+            (true, _) => self.set(&rate),
+            (false, _) => self.set(&rate).and_then(|()| Ok(std::fs::remove_file(&self.asked)?)),
         };
-        self.applied = seen.is_ok().then(|| rate.clone());
-        Some(Squeezed { resource: Resource::Network, has: Some(format!("{rate}/s of network")), seen })
+        let has = less.then(|| format!("{rate}/s of network"));
+        self.made = Some((rate, seen.is_ok()));
+        Some(Squeezed { resource: Resource::Network, has, seen })
     }
 
-    /// Is another limit in force than was made? It is put right with the next [`Self::make`].
+    /// Has somebody else set another limit? That is put right, and what failed is tried again, with the next [`Self::make`].
     pub fn drifted(&mut self) -> bool {
-        let other = self.applied.as_ref().is_some_and(|applied| self.in_force().as_ref() != Some(applied));
-        if other {
-            self.applied = None;
+        let Some((made, was_so)) = self.made.take_if(|_| self.asked.exists()) else { return false };
+        if self.told().as_ref() == Some(&made) {
+            self.made = Some((made, true));
+            return false;
         }
-        other
+        was_so
     }
 
     fn set(&self, rate: &str) -> Result<()> {
@@ -74,35 +79,20 @@ impl NetworkActuator {
         std::fs::write(&fresh, format!("{rate}\n"))
             .and_then(|()| std::fs::rename(&fresh, &self.asked))
             .with_context(|| format!("{}", self.asked.display()))?;
-        self.start()?;
-        match self.in_force() {
-            Some(now) if now == rate => Ok(()),
-            now => bail!("{}: the limit is `{}` and not {rate}", self.told.display(), now.unwrap_or_default()),
+        // It may have been done after nobody waited for it any more.
+        if self.told().as_deref() == Some(rate) {
+            return Ok(());
         }
-    }
-
-    fn give_back(&mut self) -> Option<Squeezed> {
-        match std::fs::remove_file(&self.asked) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.applied.is_none() => return None,
-            _ => {}
-        }
-        let seen = self.start();
-        if seen.is_ok() {
-            self.applied = None;
-        } else {
-            // To be tried again, also by the next guard.
-            let _ = std::fs::write(&self.asked, "");
-        }
-        Some(Squeezed { resource: Resource::Network, has: None, seen })
-    }
-
-    fn start(&self) -> Result<()> {
         let arguments = ["restart", "--", UNIT];
         command::run(&self.systemctl, &arguments, self.deadline)
-            .with_context(|| format!("systemctl {}", arguments.join(" ")))
+            .with_context(|| format!("systemctl {}", arguments.join(" ")))?;
+        match self.told() {
+            Some(now) if now == rate => Ok(()),
+            now => bail!("{}: the limit is `{}` and not `{rate}`", self.told.display(), now.unwrap_or_default()),
+        }
     }
 
-    fn in_force(&self) -> Option<String> {
+    fn told(&self) -> Option<String> {
         std::fs::read_to_string(&self.told).ok().map(|text| text.trim_end().to_owned())
     }
 }
@@ -110,7 +100,7 @@ impl NetworkActuator {
 /// In whole megabits, as network.conf has it; never nothing.
 fn rate(share: f32, speed: u64) -> String {
     let megabits = f64::from(share) * speed as f64 * 8.0 / 1e6;
-    format!("{}Mbit", (megabits as u64).max(1))
+    format!("{}Mbit", (megabits as u64).clamp(1, MOST_MEGABITS))
 }
 
 #[cfg(test)]
@@ -119,16 +109,17 @@ mod tests {
 
     /// 1 Gbit/s.
     const SPEED: u64 = 125_000_000;
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/systemctl");
 
     fn rig() -> (tempfile::TempDir, NetworkActuator) {
         let folder = tempfile::tempdir().unwrap();
         let systemctl = folder.path().join("systemctl");
-        let stand_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/systemctl");
-        std::os::unix::fs::symlink(stand_in, &systemctl).unwrap();
+        std::os::unix::fs::symlink(STAND_IN, &systemctl).unwrap();
         for name in ["guard", "network"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
-        let actuator = NetworkActuator::new(&folder.path().join("guard"), &systemctl, Duration::from_secs(20));
+        let actuator = NetworkActuator::new(&folder.path().join("guard"), &systemctl, PATIENCE);
         (folder, actuator)
     }
 
@@ -139,48 +130,54 @@ mod tests {
     #[test]
     fn it_gets_less_and_all_of_it_back() {
         let (folder, mut actuator) = rig();
-        let in_force = || std::fs::read_to_string(folder.path().join("network/limit")).unwrap_or_default();
+        let told = || std::fs::read_to_string(folder.path().join("network/limit")).unwrap_or_default();
         assert_eq!(said(actuator.make(1.0, SPEED)), None, "nothing was taken");
         assert_eq!(said(actuator.make(0.5, SPEED)), Some((Some("500Mbit/s of network".into()), true)));
-        assert_eq!((said(actuator.make(0.5, SPEED)), in_force().trim_end()), (None, "500Mbit"));
+        assert_eq!((said(actuator.make(0.5, SPEED)), told().as_str()), (None, "500Mbit\n"));
         assert!(!actuator.drifted());
         std::fs::write(folder.path().join("network/limit"), "").unwrap();
         assert!(actuator.drifted());
-        assert!(said(actuator.make(0.5, SPEED)).is_some_and(|(_, seen)| seen) && in_force() == "500Mbit\n");
+        assert!(said(actuator.make(0.5, SPEED)).is_some_and(|(_, seen)| seen) && told() == "500Mbit\n");
         assert_eq!(said(actuator.make(1.0, SPEED)), Some((None, true)));
-        assert_eq!((said(actuator.make(1.0, SPEED)), in_force().as_str()), (None, ""));
+        assert_eq!((said(actuator.make(1.0, SPEED)), told().as_str()), (None, "\n"));
+        assert!(!folder.path().join("guard").join(NetworkActuator::ASKED).exists());
     }
 
     #[test]
     fn who_comes_after_one_that_died_gives_back_what_it_left() {
         let (folder, mut actuator) = rig();
+        let systemctl = folder.path().join("systemctl");
         actuator.make(0.05, SPEED);
-        let mut next =
-            NetworkActuator::new(&folder.path().join("guard"), &folder.path().join("systemctl"), actuator.deadline);
+        // It dies while it gives back, too.
+        std::fs::remove_file(&systemctl).unwrap();
+        assert!(actuator.make(1.0, SPEED).unwrap().seen.is_err());
+        std::os::unix::fs::symlink(STAND_IN, &systemctl).unwrap();
+        let mut next = NetworkActuator::new(&folder.path().join("guard"), &systemctl, actuator.deadline);
         assert_eq!(said(next.make(1.0, 0)), Some((None, true)));
-        assert_eq!(std::fs::read_to_string(folder.path().join("network/limit")).unwrap(), "");
+        assert_eq!(std::fs::read_to_string(folder.path().join("network/limit")).unwrap(), "\n");
     }
 
     #[test]
-    fn failures_are_told_and_tried_again() {
+    fn failures_are_told_and_tried_again_now_and_then() {
         let (folder, mut actuator) = rig();
         let outcome = actuator.make(0.5, 0).unwrap();
         assert!(format!("{:#}", outcome.seen.unwrap_err()).contains("signals.network.speed"));
-        std::fs::write(folder.path().join("slow"), "").unwrap();
+        let (_, mut actuator) =
+            (actuator, NetworkActuator::new(&folder.path().join("guard"), Path::new("/none"), PATIENCE));
         assert!(actuator.make(0.5, SPEED).unwrap().seen.is_err());
-        std::fs::remove_file(folder.path().join("slow")).unwrap();
+        assert!(actuator.make(0.5, SPEED).is_none(), "not with every wish");
+        assert!(!actuator.drifted(), "nobody has changed anything");
+        actuator.systemctl = folder.path().join("systemctl");
         assert!(actuator.make(0.5, SPEED).unwrap().seen.is_ok());
-        std::fs::write(folder.path().join("slow"), "").unwrap();
-        assert!(actuator.make(1.0, SPEED).unwrap().seen.is_err());
-        std::fs::remove_file(folder.path().join("slow")).unwrap();
-        assert_eq!(said(actuator.make(1.0, SPEED)), Some((None, true)));
+        // Nobody waited for the one before: it is so, and not begun anew.
+        actuator.systemctl = "/none".into();
+        actuator.made = None;
+        assert!(actuator.make(0.5, SPEED).unwrap().seen.is_ok());
     }
 
     #[test]
-    fn a_rate_is_never_nothing() {
-        assert_eq!(
-            ["1Mbit", "62Mbit", "400000Mbit"].map(str::to_owned),
-            [rate(0.05, 125_000), rate(0.5, 15_625_000), rate(1.0, 50_000_000_000),]
-        );
+    fn a_rate_is_never_nothing_and_never_more_than_the_kernel_can_count() {
+        let rates = [rate(0.05, 125_000), rate(0.5, 15_625_000), rate(0.5, 50_000_000_000)];
+        assert_eq!(rates, ["1Mbit", "62Mbit", "100000Mbit"]);
     }
 }

@@ -8,7 +8,7 @@ mod growth;
 mod load;
 mod memory;
 mod mounts;
-mod network;
+pub(crate) mod network;
 mod pressure;
 mod probe;
 mod stuck;

@@ -94,6 +94,13 @@ impl Network {
     }
 }
 
+/// How fast the storage interface is, in bytes per second, as configured or as it says.
+pub(crate) fn speed(config: &Config) -> Option<f64> {
+    let mut network = Network::new(config);
+    network.find();
+    network.speed
+}
+
 impl Source for Network {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         if self.looks == 0 {
