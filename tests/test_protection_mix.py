@@ -20,10 +20,12 @@ from support import (
     OBJECTIVE_SECONDS,
     Mixed,
     StorageUser,
+    assert_one_run,
     assert_undisturbed,
     figures,
     first_over,
     percentile,
+    report_of,
 )
 from test_hostile import CPU, NETWORK
 from test_protection_disk import AGAIN, ATTACK, HOLD, QUIET, RATE, RECOVERY, WINDOW, wait_until_learned
@@ -79,7 +81,14 @@ def test_a_mix_of_all(
     assert [one for one in acted if one.action == "freeze"], why
     alone = [one for one in acted if one.action == "narrow"]
     assert {one.jobs for one in alone} == {(hostile.rsplit("/", 1)[1],)}, f"not the hog alone:\n{why}"
-    # How it ends is not waited for: without users to protect the hog thrashes on, with its swap on the disk where
-    # HTCondor writes what jobs leave, and keeps it from booking anybody's end for many minutes.
     assert [hog.job.status, innocent.status] == [RUNNING, RUNNING]
     assert seen["lost_s"]["innocent"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
+    # Without users to protect it would thrash on, with its swap on the disk where HTCondor writes what jobs leave, and
+    # keep it from booking anybody's end for many minutes.
+    node.execute(f"echo 1 > {hostile}/cgroup.kill")
+    report = report_of(innocent, timeout=400)
+    assert report["longest_gap_seconds"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
+    assert_one_run(innocent)
+    wait_until(hog.job.ended, 400, "the hog ends", interval=2.0, explain=hog.job.explain)
+    assert_one_run(hog.job)
+    guard.wait_for_state("open", timeout=180)

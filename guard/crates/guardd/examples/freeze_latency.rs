@@ -261,17 +261,20 @@ fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32,
             }
         })
     };
+    // Beside the load, which must go on: a silent storage daemon is another story.
+    let empty = std::thread::spawn(empty_wakeup_ns);
     load.run(1.0, begun_ns + (arguments.cost_seconds * 1e9) as u64, |_| false);
     stop.store(true, Ordering::Relaxed);
     prometheus.thread().unpark();
     prometheus.join().unwrap();
     let (used_ns, slept) = (cpu_ns(pid) - before, sleeps(pid) - asleep);
     let elapsed_ns = monotonic_ns() - begun_ns;
+    let empty_ns = empty.join().unwrap();
     let wakeups_per_second = slept as f64 * 1e9 / elapsed_ns as f64;
     Cost {
         cpu_percent: used_ns as f64 * 100.0 / elapsed_ns as f64,
         wakeups_per_second,
-        empty_percent: wakeups_per_second * empty_wakeup_ns() / 1e7,
+        empty_percent: wakeups_per_second * empty_ns / 1e7,
         rss_bytes: resident_bytes(pid),
         false_freezes: folders.journal().iter().filter(|record| record.action == "freeze").count(),
         healthy_seconds: elapsed_ns as f64 / 1e9,
@@ -294,23 +297,21 @@ fn resident_bytes(pid: u32) -> u64 {
 
 /// CPU time in nanoseconds, exact where the kernel has it.
 fn cpu_ns(pid: u32) -> u64 {
-    let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let text = std::fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap_or_default();
-        sum += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
-    }
-    sum
+    sum_of_tasks(pid, "schedstat", |text| text.split(' ').next())
+}
+
+/// The sum of a number in a file that each of its threads has.
+fn sum_of_tasks(pid: u32, file: &str, number: fn(&str) -> Option<&str>) -> u64 {
+    let of = |task: std::io::Result<std::fs::DirEntry>| {
+        let text = std::fs::read_to_string(task.unwrap().path().join(file)).ok()?;
+        number(&text)?.trim().parse::<u64>().ok()
+    };
+    std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().filter_map(of).sum()
 }
 
 /// How often all its threads together have gone to sleep.
 fn sleeps(pid: u32) -> u64 {
-    let mut sum = 0;
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let text = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default();
-        let number = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        sum += number.and_then(|number| number.trim().parse::<u64>().ok()).unwrap_or_default();
-    }
-    sum
+    sum_of_tasks(pid, "status", |text| text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")))
 }
 
 /// CPU time of one wake-up as often as those of the control loop: a processor that has slept for so long is slow to come back, and

@@ -159,15 +159,14 @@ mod tests {
 
     #[test]
     fn failures_are_told_and_tried_again_now_and_then() {
-        let (folder, mut actuator) = rig();
+        let (_folder, mut actuator) = rig();
         let outcome = actuator.make(0.5, 0).unwrap();
         assert!(format!("{:#}", outcome.seen.unwrap_err()).contains("signals.network.speed"));
-        let (_, mut actuator) =
-            (actuator, NetworkActuator::new(&folder.path().join("guard"), Path::new("/none"), PATIENCE));
+        let systemctl = std::mem::replace(&mut actuator.systemctl, "/none".into());
         assert!(actuator.make(0.5, SPEED).unwrap().seen.is_err());
         assert!(actuator.make(0.5, SPEED).is_none(), "not with every wish");
         assert!(!actuator.drifted(), "nobody has changed anything");
-        actuator.systemctl = folder.path().join("systemctl");
+        actuator.systemctl = systemctl;
         assert!(actuator.make(0.5, SPEED).unwrap().seen.is_ok());
         // Nobody waited for the one before: it is so, and not begun anew.
         actuator.systemctl = "/none".into();
