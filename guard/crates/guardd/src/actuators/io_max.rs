@@ -29,9 +29,12 @@ pub struct Limit {
     pub reads: u64,
 }
 
+/// The kernel refuses less (EINVAL: block/blk-throttle.c, tg_set_limit), and then nothing of the line is in force.
+const LEAST: u64 = 2;
+
 impl Limit {
     fn in_kernel(&self) -> IoMax {
-        let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(1);
+        let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(LEAST);
         let writes = 100u64.saturating_sub(self.reads);
         IoMax {
             device: self.device,
@@ -324,6 +327,15 @@ mod tests {
     use super::*;
 
     const DISK: (u32, u32) = (254, 16);
+
+    #[test]
+    fn no_part_is_so_small_that_the_kernel_refuses_it() {
+        for reads in 0..=100 {
+            let limit = Limit { scope: "a".into(), device: DISK, requests: 8, bytes: 1_000_000, reads };
+            let IoMax { read_bytes, write_bytes, reads, writes, .. } = limit.in_kernel();
+            assert!([read_bytes, write_bytes, reads, writes].iter().all(|part| *part > 1), "{limit:?}");
+        }
+    }
 
     /// Folders for cgroups, and a systemctl that does what systemd does, but for what a scope is in the kernel.
     struct Rig {
