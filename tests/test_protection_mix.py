@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job attacks with all there is at once: disk, memory (swap is on the same disk), processes, CPU and network.
 
-With the guard the storage user's p99 is back within 2 s, as with a disk hog alone; with the guard stopped it is not.
+With the guard the storage user's p99 is back within 2 s, as with a disk hog alone; with the guard stopped that of the
+whole attack is over the objective.
 Victim: the storage client outside the node. Innocent: a CPU job beside it.
 """
 
@@ -60,23 +61,22 @@ def test_a_mix_of_all(
     struck = hog.signal(hostile)
     wait_until(lambda: time.time() > began + ATTACK, ATTACK + 60, "the attack has had its time", interval=1.0)
     samples = storage.stop()
-    onset = first_over(samples, OBJECTIVE_SECONDS, after=began)
-    start = (onset or began) + RECOVERY
-    parts = {
-        "alone": samples.due_between(quiet_from, began),
-        "recovered": samples.due_between(start, start + WINDOW),
-        "attack": samples.due_between(began, began + ATTACK),
-    }
+    parts = {"alone": samples.due_between(quiet_from, began)}
+    if guarded:
+        start = (first_over(samples, OBJECTIVE_SECONDS, after=began) or began) + RECOVERY
+        parts["recovered"] = samples.due_between(start, start + WINDOW)
+    parts["attack"] = samples.due_between(began, began + ATTACK)
     jobs = {"hog": hostile, "innocent": peaceful}
     seen = figures("mix of all", parts, guard if guarded else None, clock.measure(node), struck, jobs)
     why = guard.why()
     print(why)
-    assert_undisturbed(neighbours, began, start + WINDOW)
-    p99 = percentile(parts["recovered"], 99)
+    assert_undisturbed(neighbours, began, began + ATTACK)
     if not guarded:
-        assert p99 > OBJECTIVE_SECONDS, "the attack does no harm: the case with the guard shows nothing"
+        # Its own processes leave the disk hog little CPU: it may be many seconds until it hurts.
+        harm = percentile(parts["attack"], 99)
+        assert harm > OBJECTIVE_SECONDS, "the attack does no harm: the case with the guard shows nothing"
         return
-    assert p99 <= OBJECTIVE_SECONDS, why
+    assert percentile(parts["recovered"], 99) <= OBJECTIVE_SECONDS, why
     acted = [one for one in guard.decisions() if one.time > struck]
     assert [one for one in acted if one.action == "freeze"], why
     alone = [one for one in acted if one.action == "narrow"]
