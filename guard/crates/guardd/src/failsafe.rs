@@ -3,14 +3,14 @@
 //! ever. It runs with all privileges, apart from the sandboxed guard, and needs neither its configuration to be
 //! right nor its process to be alive.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
 use policy::{Config, Hold, Shares};
 
-use crate::actuators::{Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator};
+use crate::actuators::{gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator};
 use crate::clock::Clock;
 use crate::command;
 use crate::control::StateFile;
@@ -87,6 +87,8 @@ impl Failsafe {
             // What a guard before it may have frozen.
             return Ok(Done { thawed: on_purpose && self.thaw()?, ..Done::default() });
         }
+        // Before anybody is thawed.
+        let slowed = self.slow_disks();
         // What batch had before counts for the caps, and for their end.
         let given_back = self.give_back();
         let capped = self.cap();
@@ -98,7 +100,7 @@ impl Failsafe {
         let network = NetworkActuator::new(&self.run, &self.systemctl, DEADLINE).make(1.0, 0);
         given_back?;
         network.map_or(Ok(()), |outcome| outcome.seen)?;
-        Ok(Done { capped: capped?, thawed: thawed?, lifted: false })
+        Ok(Done { capped: capped? | slowed?, thawed: thawed?, lifted: false })
     }
 
     /// The dead-man timer: acts when the heartbeat is older than `limit`; lifts what is left of an earlier act when
@@ -115,6 +117,26 @@ impl Failsafe {
             self.squeezed().tidy(&self.control)?;
             Ok(Done { lifted: self.lift()?, ..Done::default() })
         }
+    }
+
+    /// Little of the data disks for all of batch: nobody sees what it does there.
+    fn slow_disks(&self) -> Result<bool> {
+        let mut disks = self.disks();
+        disks.inherit();
+        let known = disks.known();
+        disks.make(&known).map_or(Ok(false), |outcome| outcome.seen.map(|()| true))
+    }
+
+    /// All of them again.
+    fn free_disks(&self) -> Result<bool> {
+        let mut disks = self.disks();
+        let freed = disks.make(&[]).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
+        disks.tidy(&self.control)?;
+        freed
+    }
+
+    fn disks(&self) -> DisksActuator {
+        DisksActuator::of_failsafe(&self.slice, &self.run, &self.systemctl, DEADLINE)
     }
 
     /// CPU and memory of all of batch.
@@ -134,6 +156,11 @@ impl Failsafe {
     /// # Errors
     /// systemd did not do it; the marker stays, so that the timer tries again.
     pub fn lift(&self) -> Result<bool> {
+        let (freed, uncapped) = (self.free_disks(), self.uncap());
+        Ok(freed? | uncapped?)
+    }
+
+    fn uncap(&self) -> Result<bool> {
         let marker = self.marker();
         let Ok(text) = std::fs::read(&marker) else { return Ok(false) };
         // `set-property` cannot say "as the unit file has it". So: back to what was there before, and then our run-time files
@@ -262,16 +289,6 @@ pub(crate) fn percent(time: &str, period: &str) -> Option<String> {
         rest => format!("{}.{rest:02}%", hundredths / 100),
     };
     (hundredths > 0).then_some(text)
-}
-
-/// Removes a file that may be gone already.
-fn gone(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{}", path.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::actuators::{
-    IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, VacateActuator,
+    DisksActuator, IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, VacateActuator,
 };
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
@@ -25,7 +25,7 @@ use crate::reload::Reload;
 use crate::report::{Reporter, QUEUE};
 use crate::shared::{lock, Owner, Shared};
 use crate::watch::Watch;
-use crate::worker::{self, Worker};
+use crate::worker::{self, Knobs, Worker};
 use crate::{memory, signals};
 
 /// Pages of stack that each thread touches are locked; deep recursion has no place here.
@@ -60,10 +60,11 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let squeeze = SqueezeActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
+    let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
+    let knobs = Knobs { io_max, squeeze, network, disks, vacate };
     let mut worker =
-        Worker::new(io_max, squeeze, network, vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone())
-            .dry_run(config.node.dry_run);
+        Worker::new(knobs, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()).dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);
     let mut watch_gauges = Watch::new(config, Arc::clone(&clock), Arc::clone(&shared));
     let mut control = ControlLoop::new(Parts {

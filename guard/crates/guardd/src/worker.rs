@@ -8,6 +8,7 @@ use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::actuators::disks::DisksActuator;
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
 use crate::actuators::network::NetworkActuator;
 use crate::actuators::squeeze::SqueezeActuator;
@@ -39,6 +40,10 @@ pub struct Wish {
     pub said: bool,
     /// What batch as a whole may have.
     pub shares: Shares,
+    /// The disks that storage serves from, and whether batch is to have little of them.
+    pub disks: Arc<[(u32, u32)]>,
+    /// See `disks`.
+    pub little: bool,
     /// Who is to leave.
     pub leavers: Arc<[Leaver]>,
     /// Why the state of the node is what it is.
@@ -54,6 +59,8 @@ impl Wish {
             limits: Arc::default(),
             said: true,
             shares: Shares::default(),
+            disks: Arc::default(),
+            little: false,
             leavers: Arc::default(),
             cause: "start",
             decided_ns,
@@ -87,11 +94,26 @@ pub struct Limited {
     pub outcomes: Vec<Outcome>,
 }
 
+/// What the thread turns.
+pub struct Knobs {
+    /// Of single jobs.
+    pub io_max: IoMaxActuator,
+    /// Of all of batch.
+    pub squeeze: SqueezeActuator,
+    /// See `squeeze`.
+    pub network: NetworkActuator,
+    /// See `squeeze`.
+    pub disks: DisksActuator,
+    /// Who is to leave.
+    pub vacate: VacateActuator,
+}
+
 /// The thread.
 pub struct Worker {
     io_max: IoMaxActuator,
     squeeze: SqueezeActuator,
     network: NetworkActuator,
+    disks: DisksActuator,
     vacate: VacateActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
@@ -99,6 +121,8 @@ pub struct Worker {
     /// What is wanted now.
     wanted: Arc<[Limit]>,
     shares: Shares,
+    data_disks: Arc<[(u32, u32)]>,
+    little: bool,
     /// Who is to leave now, and why.
     leavers: Arc<[Leaver]>,
     cause: &'static str,
@@ -111,32 +135,28 @@ pub struct Worker {
     /// Whose limits cannot be set, and that was said.
     failed: BTreeSet<Box<str>>,
     /// The same of what batch as a whole may have.
-    stiff: [bool; Resource::ALL.len()],
+    stiff: BTreeSet<&'static str>,
     /// Nobody is ended.
     dry_run: bool,
 }
 
 impl Worker {
     /// Touches nothing yet.
-    pub fn new(
-        io_max: IoMaxActuator,
-        squeeze: SqueezeActuator,
-        network: NetworkActuator,
-        vacate: VacateActuator,
-        clock: Arc<dyn Clock>,
-        shared: Arc<Shared>,
-        outbox: SyncSender<Message>,
-    ) -> Self {
+    pub fn new(knobs: Knobs, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
+        let Knobs { io_max, squeeze, network, disks, vacate } = knobs;
         Worker {
             io_max,
             squeeze,
             network,
+            disks,
             vacate,
             clock,
             shared,
             outbox,
             wanted: Arc::default(),
             shares: Shares::default(),
+            data_disks: Arc::default(),
+            little: false,
             leavers: Arc::default(),
             cause: "",
             ended: BTreeSet::new(),
@@ -153,11 +173,12 @@ impl Worker {
         Worker { dry_run, ..self }
     }
 
-    /// Until the control loop is gone; then nobody stays limited.
+    /// Until the control loop is gone; then no job stays limited.
     pub fn run(&mut self, inbox: &Receiver<Wish>) {
         let now_ns = self.clock.monotonic_ns();
         self.io_max.adopt();
         self.squeeze.adopt();
+        self.disks.adopt();
         let mut next = Some(Wish::nothing(now_ns));
         loop {
             let patience = if self.leavers.is_empty() { LOOK } else { HURRY };
@@ -172,7 +193,9 @@ impl Worker {
             }
         }
         let (_, nothing_more) = sync_channel(0);
-        self.grant(Wish::nothing(self.clock.monotonic_ns()), &nothing_more);
+        // Who has little of the disks keeps that: the fail-safe takes it over.
+        let little = self.little;
+        self.grant(Wish { little, ..Wish::nothing(self.clock.monotonic_ns()) }, &nothing_more);
     }
 
     /// Returns the next one, when it came meanwhile.
@@ -187,11 +210,24 @@ impl Worker {
         });
         self.tell(outcomes, wish.decided_ns, wish.said);
         if next.is_none() {
-            self.shares = wish.shares;
+            (self.shares, self.little) = (wish.shares, wish.little);
+            self.know(wish.disks);
             self.turn(wish.decided_ns, wish.said);
         }
         // Of what was left undone for it something may have to be said.
         next.map(|next| Wish { said: next.said || wish.said, ..next })
+    }
+
+    /// Which disks there are, also for who comes when no guard is there.
+    fn know(&mut self, disks: Arc<[(u32, u32)]>) {
+        // A guard that has just begun knows none.
+        if disks.is_empty() || disks == self.data_disks {
+            return;
+        }
+        if let Err(error) = self.disks.know(&disks) {
+            eprintln!("<4>{error:#}: without a guard batch would have all of the data disks");
+        }
+        self.data_disks = disks;
     }
 
     /// All of batch gets what it may have.
@@ -199,9 +235,13 @@ impl Worker {
         let speed = self.shared.wire_speed.load(Ordering::Relaxed);
         let mut outcomes = self.squeeze.make(self.shares);
         outcomes.extend(self.network.make(self.shares.of(Resource::Network), speed));
+        outcomes.extend(self.disks.make(if self.little { &self.data_disks } else { &[] }));
         for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
-            let stiff = std::mem::replace(&mut self.stiff[outcome.resource as usize], outcome.seen.is_err());
+            let stiff = match outcome.seen {
+                Ok(()) => self.stiff.remove(outcome.of),
+                Err(_) => !self.stiff.insert(outcome.of),
+            };
             if outcome.seen.is_err() == stiff && (stiff || !said) {
                 continue;
             }
@@ -261,11 +301,14 @@ impl Worker {
                 self.end(&orphan, "orphan");
             }
         }
-        for drifted in [self.io_max.drifted(), self.squeeze.drifted(), self.network.drifted()] {
+        let drifts = [self.io_max.drifted(), self.squeeze.drifted(), self.network.drifted(), self.disks.drifted()];
+        for drifted in drifts {
             self.shared.limit_drifts.fetch_add(u64::from(drifted), Ordering::Relaxed);
         }
         let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
-        self.grant(Wish { limits, said: true, shares: self.shares, leavers, cause: self.cause, decided_ns }, inbox)
+        let (disks, little) = (Arc::clone(&self.data_disks), self.little);
+        let (shares, cause) = (self.shares, self.cause);
+        self.grant(Wish { limits, said: true, shares, disks, little, leavers, cause, decided_ns }, inbox)
     }
 
     fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {
@@ -307,7 +350,9 @@ mod tests {
         let (outbox, inbox) = sync_channel(16);
         let squeeze = SqueezeActuator::new(folder, folder, Path::new("systemctl"), patience);
         let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
-        (Worker::new(io_max, squeeze, network, vacate, Arc::new(SystemClock), Arc::default(), outbox), inbox)
+        let disks = DisksActuator::of_guard(folder, folder, Path::new("systemctl"), patience);
+        let knobs = Knobs { io_max, squeeze, network, disks, vacate };
+        (Worker::new(knobs, Arc::new(SystemClock), Arc::default(), outbox), inbox)
     }
 
     #[test]
@@ -416,6 +461,32 @@ mod tests {
         worker.look(&wished);
         assert_eq!(heard(&inbox), [(true, true)]);
         assert_eq!(worker.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_is_not_heard_has_little_of_the_disks_and_what_they_are_is_known_when_the_guard_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let slice = folder.path().join("beer-jobs");
+        std::fs::create_dir(&slice).unwrap();
+        std::fs::write(slice.join("io.max"), "").unwrap();
+        let (mut worker, inbox) = worker(&slice);
+        let (wishes, wished) = sync_channel(QUEUE);
+        let disks: Arc<[(u32, u32)]> = [(8, 16)].into();
+        wishes.send(Wish { disks: Arc::clone(&disks), ..Wish::nothing(1) }).unwrap();
+        wishes.send(Wish { disks, little: true, ..Wish::nothing(2) }).unwrap();
+        drop(wishes);
+        worker.run(&wished);
+        let io_max = || std::fs::read_to_string(slice.join("io.max")).unwrap();
+        assert!(io_max().contains("8:16 rbps=524288 wbps=524288 riops=4 wiops=4"), "{}", io_max());
+        assert_eq!(worker.disks.known(), [(8, 16)]);
+        let little = |message| match message {
+            Message::Squeezed { outcome, .. } => outcome.has,
+            _ => None,
+        };
+        assert_eq!(
+            inbox.try_iter().filter_map(little).collect::<Vec<_>>(),
+            ["8 requests/s and 1.0 MB/s of each data disk"]
+        );
     }
 
     #[test]

@@ -57,6 +57,30 @@ fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
 }
 
 #[test]
+fn without_a_guard_batch_has_little_of_the_disks_that_it_knew() {
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let io_max = || std::fs::read_to_string(folders.slice().join("io.max")).unwrap();
+    std::fs::write(folders.slice().join("io.max"), "").unwrap();
+    std::fs::write(folders.path("run/disks"), "254:16\n").unwrap();
+    assert!(failsafe.after_exit(false).unwrap().capped);
+    assert!(io_max().contains("254:16 rbps=524288 wbps=524288 riops=4 wiops=4"), "{}", io_max());
+    let said = systemctl_said(&folders);
+    assert!(said.contains("-- beer-jobs.slice IOReadIOPSMax=/dev/block/254:16 4"), "{said}");
+    assert!(!failsafe.after_exit(false).unwrap().capped, "once");
+    assert_eq!(systemctl_said(&folders), said);
+    assert!(failsafe.lift().unwrap());
+    assert!(!io_max().contains("riops=4"), "{}", io_max());
+    assert!(!failsafe.lift().unwrap(), "once");
+    // One that died when it had limited them itself.
+    std::fs::write(folders.slice().join("io.max"), "254:16 rbps=524288 wbps=524288 riops=4 wiops=4\n").unwrap();
+    std::fs::write(folders.path("run/disks-limited"), "beer-jobs.slice 254:16\n").unwrap();
+    assert!(failsafe.after_exit(true).unwrap().thawed);
+    assert!(io_max().contains("riops=4"), "{}", io_max());
+    assert!(failsafe.lift().unwrap() && !io_max().contains("riops=4"), "{}", io_max());
+}
+
+#[test]
 fn the_network_is_given_back_last_and_its_failure_keeps_nobody_frozen() {
     let folders = NodeFolders::new();
     let failsafe = fake_systemctl(&folders);

@@ -30,12 +30,23 @@ impl IoMax {
         let path = file.path().to_owned();
         let Some(text) = file.read()? else { return Ok(None) };
         for (number, line) in text.lines().enumerate() {
-            let limits = parse(line).ok_or_else(|| Error::parse(&path, number, "not an io.max line"))?;
+            let limits = IoMax::parse(line).ok_or_else(|| Error::parse(&path, number, "not an io.max line"))?;
             if limits.device == device {
                 return Ok(Some(limits));
             }
         }
         Ok(Some(IoMax::unlimited(device)))
+    }
+
+    /// Of both limits of a device the smaller ones.
+    pub fn stricter(&self, other: &IoMax) -> IoMax {
+        IoMax {
+            device: self.device,
+            read_bytes: self.read_bytes.min(other.read_bytes),
+            write_bytes: self.write_bytes.min(other.write_bytes),
+            reads: self.reads.min(other.reads),
+            writes: self.writes.min(other.writes),
+        }
     }
 
     /// The line that sets it.
@@ -46,25 +57,25 @@ impl IoMax {
             (text(self.read_bytes), text(self.write_bytes), text(self.reads), text(self.writes));
         format!("{major}:{minor} rbps={rbps} wbps={wbps} riops={riops} wiops={wiops}")
     }
-}
 
-/// `8:16 rbps=2097152 wbps=max riops=max wiops=120`
-fn parse(line: &str) -> Option<IoMax> {
-    let mut words = line.split_ascii_whitespace();
-    let (major, minor) = words.next()?.split_once(':')?;
-    let mut limits = IoMax::unlimited((major.parse().ok()?, minor.parse().ok()?));
-    for word in words {
-        let (key, value) = word.split_once('=')?;
-        let field = match key {
-            "rbps" => &mut limits.read_bytes,
-            "wbps" => &mut limits.write_bytes,
-            "riops" => &mut limits.reads,
-            "wiops" => &mut limits.writes,
-            _ => continue,
-        };
-        *field = if value == "max" { u64::MAX } else { value.parse().ok()? };
+    /// Of a line like `8:16 rbps=2097152 wbps=max riops=max wiops=120`; what it does not name is unlimited.
+    pub fn parse(line: &str) -> Option<IoMax> {
+        let mut words = line.split_ascii_whitespace();
+        let (major, minor) = words.next()?.split_once(':')?;
+        let mut limits = IoMax::unlimited((major.parse().ok()?, minor.parse().ok()?));
+        for word in words {
+            let (key, value) = word.split_once('=')?;
+            let field = match key {
+                "rbps" => &mut limits.read_bytes,
+                "wbps" => &mut limits.write_bytes,
+                "riops" => &mut limits.reads,
+                "wiops" => &mut limits.writes,
+                _ => continue,
+            };
+            *field = if value == "max" { u64::MAX } else { value.parse().ok()? };
+        }
+        Some(limits)
     }
-    Some(limits)
 }
 
 #[cfg(test)]
@@ -81,6 +92,13 @@ mod tests {
         assert_eq!(IoMax::read(folder.path(), (8, 0)).unwrap().unwrap().reads, 1);
         assert_eq!(IoMax::read(folder.path(), (8, 1)).unwrap(), Some(IoMax::unlimited((8, 1))));
         assert_eq!(IoMax::read(&folder.path().join("gone"), (8, 0)).unwrap(), None);
+    }
+
+    #[test]
+    fn of_two_limits_the_smaller_one_holds() {
+        let (a, b) = ("8:0 rbps=5 riops=9 wiops=max", "8:0 rbps=7 wbps=3 riops=2");
+        let [a, b] = [a, b].map(|line| IoMax::parse(line).unwrap());
+        assert_eq!(a.stricter(&b).line(), "8:0 rbps=5 wbps=3 riops=2 wiops=max");
     }
 
     #[test]

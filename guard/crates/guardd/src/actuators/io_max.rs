@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `io.max` of single jobs. Their scopes are systemd's, so it is told (`set-property --runtime`), and the kernel is asked
+//! `io.max` of single jobs, and of their slice. These are systemd's, so it is told (`set-property --runtime`), and the kernel is asked
 //! whether it is so. What systemd cannot do is written to the file: a container that is no unit of its, and a disk that it
 //! takes for another one (it puts limits for a device-mapper volume on the disk below). Slow: for the actuator thread only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::command;
 /// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Its cgroup below beer-jobs.slice.
+    /// Its cgroup below beer-jobs.slice, or that.
     pub scope: Box<str>,
     /// The whole disk.
     pub device: (u32, u32),
@@ -28,6 +28,10 @@ pub struct Limit {
     /// How much of both is for reads, in percent: as it was when the limit began, and some for whoever does otherwise now.
     pub reads: u64,
 }
+
+/// Nobody gets less than this of a disk per second, in requests and in bytes: one large request is to be through in a moment,
+/// because a task that waits for it does not freeze.
+pub const LITTLE: (u64, u64) = (8, 1 << 20);
 
 /// The kernel refuses less (EINVAL: block/blk-throttle.c, tg_set_limit), and then nothing of the line is in force.
 const LEAST: u64 = 2;
@@ -73,8 +77,9 @@ pub struct IoMaxActuator {
     memory: PathBuf,
     /// What is so in the kernel, by job.
     applied: BTreeMap<Box<str>, Vec<Limit>>,
-    /// Whose limits we have tried to set, on which disks, until it was seen that there are none any more.
-    touched: BTreeMap<Box<str>, BTreeSet<(u32, u32)>>,
+    /// Whose limits we have tried to set, on which disks, until it was seen that there are none of ours any more; and what was
+    /// there before.
+    touched: BTreeMap<Box<str>, Before>,
     /// When each was last tried, by the number of the try.
     tried: BTreeMap<Box<str>, u64>,
     tries: u64,
@@ -82,10 +87,16 @@ pub struct IoMaxActuator {
     unanswered: bool,
 }
 
+/// By disk. A job's scope has no limits but ours; its slice may have some of the site's own, which always hold too.
+type Before = BTreeMap<(u32, u32), IoMax>;
+
 /// More than all names of jobs that there can be, with some disks each.
 const MEMORY_BYTES: u64 = 1 << 20;
 
-const PROPERTIES: [&str; 4] = ["IOReadIOPSMax", "IOWriteIOPSMax", "IOReadBandwidthMax", "IOWriteBandwidthMax"];
+const SLICE: &str = ".slice";
+
+pub(super) const PROPERTIES: [&str; 4] =
+    ["IOReadIOPSMax", "IOWriteIOPSMax", "IOReadBandwidthMax", "IOWriteBandwidthMax"];
 
 impl IoMaxActuator {
     /// Name of the file in the run folder that says who is limited.
@@ -93,11 +104,16 @@ impl IoMaxActuator {
 
     /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
+        Self::remembering(slice, &run.join(Self::MEMORY), systemctl, deadline)
+    }
+
+    /// Of cgroups below `folder`; `memory` is the file that says who is limited.
+    pub(super) fn remembering(folder: &Path, memory: &Path, systemctl: &Path, deadline: Duration) -> Self {
         IoMaxActuator {
-            slice: slice.to_owned(),
+            slice: folder.to_owned(),
             systemctl: systemctl.to_owned(),
             deadline,
-            memory: run.join(Self::MEMORY),
+            memory: memory.to_owned(),
             applied: BTreeMap::new(),
             touched: BTreeMap::new(),
             tried: BTreeMap::new(),
@@ -114,12 +130,13 @@ impl IoMaxActuator {
             return;
         }
         for line in text.lines() {
-            let Some((scope, device)) = line.split_once(' ').and_then(|(scope, device)| Some((scope, number(device)?)))
+            let Some((scope, before)) =
+                line.split_once(' ').and_then(|(scope, before)| Some((scope, IoMax::parse(before)?)))
             else {
                 continue;
             };
             if !scope.is_empty() && !scope.contains('/') && !scope.starts_with(['.', '-']) {
-                self.touched.entry(scope.into()).or_default().insert(device);
+                self.touched.entry(scope.into()).or_default().insert(before.device, before);
             }
         }
     }
@@ -163,29 +180,43 @@ impl IoMaxActuator {
     /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`]. Jobs that have
     /// ended are no matter.
     pub fn drifted(&mut self) -> bool {
-        let slice = &self.slice;
+        let (slice, touched) = (&self.slice, &self.touched);
         let so = |limit: &Limit| match IoMax::read(&slice.join(&*limit.scope), limit.device) {
-            Ok(Some(now)) => now == limit.in_kernel(),
+            Ok(Some(now)) => now == within(limit, touched.get(&limit.scope)),
             _ => true,
         };
-        let before = self.applied.len();
+        let count = self.applied.len();
         self.applied.retain(|_, limits| limits.iter().all(so));
-        before != self.applied.len()
+        count != self.applied.len()
+    }
+
+    /// Are these limits, and no others of ours, in the kernel already? Somebody before us may have set them.
+    pub(super) fn stands(&self, wanted: &[Limit]) -> bool {
+        let so = |limit: &Limit| {
+            let before = self.touched.get(&limit.scope).filter(|before| before.contains_key(&limit.device));
+            let now = IoMax::read(&self.slice.join(&*limit.scope), limit.device).ok().flatten();
+            before.is_some() && now == Some(within(limit, before))
+        };
+        wanted.len() == self.touched.values().map(Before::len).sum::<usize>() && wanted.iter().all(so)
     }
 
     fn set(&mut self, scope: &str, limits: &[Limit]) -> Result<()> {
         self.applied.remove(scope);
         let touched = self.touched.entry(scope.into()).or_default();
         // A disk fewer: systemd knows no way to take one back alone.
-        let fewer = touched.iter().any(|device| limits.iter().all(|limit| limit.device != *device));
+        let fewer = touched.keys().any(|device| limits.iter().all(|limit| limit.device != *device));
         if fewer {
             self.lift(scope)?;
         }
-        self.touched.entry(scope.into()).or_default().extend(limits.iter().map(|limit| limit.device));
+        let folder = self.slice.join(scope);
+        let touched = self.touched.entry(scope.into()).or_default();
+        for limit in limits {
+            touched.entry(limit.device).or_insert_with(|| before(&folder, limit));
+        }
+        let targets: Vec<IoMax> = limits.iter().map(|limit| within(limit, Some(touched))).collect();
         // Known before it is done: a guard that comes back must know whose limits to lift.
         self.remember();
-        let folder = self.slice.join(scope);
-        let made = self.tell_and_look(scope, limits, &folder);
+        let made = self.tell_and_look(scope, &targets, &folder);
         if gone(&folder) {
             self.forget(scope);
             return Ok(());
@@ -195,21 +226,20 @@ impl IoMaxActuator {
         Ok(())
     }
 
-    fn tell_and_look(&mut self, scope: &str, limits: &[Limit], folder: &Path) -> Result<()> {
-        let wanted = || limits.iter().map(Limit::in_kernel);
-        if is_unit(scope) && self.systemctl(scope, &assignments(limits))? {
-            let other = limits.iter().try_fold(false, |other, limit| {
-                anyhow::Ok(other | (now(folder, limit.device)? != limit.in_kernel()))
-            })?;
+    fn tell_and_look(&mut self, scope: &str, wanted: &[IoMax], folder: &Path) -> Result<()> {
+        if is_unit(scope) && self.systemctl(scope, &assignments(wanted))? {
+            let other = wanted
+                .iter()
+                .try_fold(false, |other, wanted| anyhow::Ok(other | (now(folder, wanted.device)? != *wanted)))?;
             if !other {
                 return Ok(());
             }
             // It took the disk for another one. There it must not stay.
-            self.systemctl(scope, &nothing())?;
+            self.systemctl(scope, &self.as_before(scope))?;
         }
-        wanted().try_for_each(|wanted| write(folder, &wanted))?;
-        wanted().try_for_each(|wanted| match now(folder, wanted.device)? {
-            now if now == wanted => Ok(()),
+        wanted.iter().try_for_each(|wanted| write(folder, wanted))?;
+        wanted.iter().try_for_each(|wanted| match now(folder, wanted.device)? {
+            now if now == *wanted => Ok(()),
             now => bail!("{}: io.max is `{}`", folder.display(), now.line()),
         })
     }
@@ -217,8 +247,8 @@ impl IoMaxActuator {
     fn lift(&mut self, scope: &str) -> Result<()> {
         self.applied.remove(scope);
         let folder = self.slice.join(scope);
-        let devices = self.touched.get(scope).cloned().unwrap_or_default();
-        let lifted = self.lift_in(scope, &folder, &devices);
+        let before = self.touched.get(scope).cloned().unwrap_or_default();
+        let lifted = self.lift_in(scope, &folder, &before);
         if lifted.is_ok() || gone(&folder) {
             self.forget(scope);
             return Ok(());
@@ -226,13 +256,13 @@ impl IoMaxActuator {
         lifted
     }
 
-    fn lift_in(&mut self, scope: &str, folder: &Path, devices: &BTreeSet<(u32, u32)>) -> Result<()> {
-        let told = !is_unit(scope) || gone(folder) || self.systemctl(scope, &nothing())?;
-        for &device in devices {
-            if now(folder, device)? != IoMax::unlimited(device) {
-                write(folder, &IoMax::unlimited(device))?;
+    fn lift_in(&mut self, scope: &str, folder: &Path, before: &Before) -> Result<()> {
+        let told = !is_unit(scope) || gone(folder) || self.systemctl(scope, &self.as_before(scope))?;
+        for (&device, before) in before {
+            if now(folder, device)? != *before {
+                write(folder, before)?;
             }
-            if now(folder, device)? != IoMax::unlimited(device) {
+            if now(folder, device)? != *before {
                 bail!("{}: io.max is `{}`", folder.display(), now(folder, device)?.line());
             }
         }
@@ -247,6 +277,15 @@ impl IoMaxActuator {
         self.touched.remove(scope);
         self.applied.remove(scope);
         self.remember();
+    }
+
+    /// What systemd is told to take our limits away. It knows no way to take those of one disk out of its list; a slice may have
+    /// others there.
+    fn as_before(&self, scope: &str) -> Vec<String> {
+        match self.touched.get(scope) {
+            Some(before) if scope.ends_with(SLICE) => assignments(&before.values().copied().collect::<Vec<_>>()),
+            _ => PROPERTIES.map(|name| format!("{name}=")).into(),
+        }
     }
 
     /// `Ok(false)` = it does not answer, now or before in this round.
@@ -268,9 +307,9 @@ impl IoMaxActuator {
     /// Below /run: waits for no disk. Without it limits outlive a guard that dies, until their jobs end.
     fn remember(&self) {
         let mut text = String::new();
-        for (scope, devices) in &self.touched {
-            for (major, minor) in devices {
-                text += &format!("{scope} {major}:{minor}\n");
+        for (scope, before) in &self.touched {
+            for before in before.values() {
+                text += &format!("{scope} {}\n", before.line());
             }
         }
         let fresh = self.memory.with_extension("new");
@@ -278,28 +317,32 @@ impl IoMaxActuator {
     }
 }
 
-fn number(device: &str) -> Option<(u32, u32)> {
-    let (major, minor) = device.split_once(':')?;
-    Some((major.parse().ok()?, minor.parse().ok()?))
+/// A slice is there before we are, and may have limits of the site's own; who finds ours there has lost his memory.
+fn before(folder: &Path, limit: &Limit) -> IoMax {
+    let slice = folder.to_str().is_some_and(|name| name.ends_with(SLICE));
+    let now = IoMax::read(folder, limit.device).ok().flatten().filter(|now| slice && *now != limit.in_kernel());
+    now.unwrap_or(IoMax::unlimited(limit.device))
 }
 
-fn assignments(limits: &[Limit]) -> Vec<String> {
-    let of = |limit: &Limit| {
-        let (major, minor) = limit.device;
-        let so = limit.in_kernel();
-        let values = [so.reads, so.writes, so.read_bytes, so.write_bytes];
-        let one = |(name, value): (&str, u64)| format!("{name}=/dev/block/{major}:{minor} {value}");
+/// A limit, where the one of before may be stricter.
+fn within(limit: &Limit, before: Option<&Before>) -> IoMax {
+    let wanted = limit.in_kernel();
+    before.and_then(|before| before.get(&limit.device)).map_or(wanted, |before| wanted.stricter(before))
+}
+
+fn assignments(wanted: &[IoMax]) -> Vec<String> {
+    let of = |so: &IoMax| {
+        let (major, minor) = so.device;
+        let value = |limit: u64| if limit == u64::MAX { "infinity".to_owned() } else { limit.to_string() };
+        let values = [so.reads, so.writes, so.read_bytes, so.write_bytes].map(value);
+        let one = |(name, value): (&str, String)| format!("{name}=/dev/block/{major}:{minor} {value}");
         PROPERTIES.into_iter().zip(values).map(one).collect::<Vec<_>>()
     };
-    limits.iter().flat_map(of).collect()
-}
-
-fn nothing() -> [String; 4] {
-    PROPERTIES.map(|name| format!("{name}="))
+    wanted.iter().flat_map(of).collect()
 }
 
 fn is_unit(scope: &str) -> bool {
-    scope.ends_with(".scope") || scope.ends_with(".service")
+    [".scope", ".service", SLICE].iter().any(|suffix| scope.ends_with(suffix))
 }
 
 /// The job has ended.
@@ -367,7 +410,8 @@ mod tests {
         }
 
         fn limited(&self) -> String {
-            std::fs::read_to_string(self.folder.path().join("run/limited")).unwrap_or_default()
+            let text = std::fs::read_to_string(self.folder.path().join("run/limited")).unwrap_or_default();
+            text.replace(" rbps=max wbps=max riops=max wiops=max", "")
         }
     }
 
@@ -511,7 +555,7 @@ mod tests {
         let mut rig = Rig::new(&["podman-a"]);
         let other = Limit { device: (8, 0), ..limit("podman-a", 9) };
         rig.actuator.make_all(&[limit("podman-a", 40)]);
-        assert_eq!(assignments(&[limit("podman-a", 40), other.clone()]).len(), 8);
+        assert_eq!(assignments(&[limit("podman-a", 40).in_kernel(), other.in_kernel()]).len(), 8);
         // The file of the test holds one line only, so this one fails; what was touched is known.
         assert_eq!(said(&rig.actuator.make_all(&[limit("podman-a", 40), other])), [("podman-a", Some(40), false)]);
         assert_eq!(rig.limited(), "podman-a 8:0\npodman-a 254:16\n");

@@ -61,7 +61,7 @@ impl NetworkActuator {
         };
         let has = less.then(|| format!("{rate}/s of network"));
         self.made = Some((rate, seen.is_ok()));
-        Some(Squeezed { resource: Resource::Network, has, seen })
+        Some(Squeezed { of: Resource::Network.name(), has, seen })
     }
 
     /// Has somebody else set another limit? That is put right, and what failed is tried again, with the next [`Self::make`].

@@ -7,22 +7,18 @@ use intf::shaping::Allowance;
 use policy::throttle::DISKS;
 use policy::{Throttle, Throttles};
 
-use crate::actuators::io_max::Limit;
+use crate::actuators::io_max::{Limit, LITTLE};
 use crate::signals::{Board, Rate};
 
-/// Nobody gets less than this of a disk per second, in requests and in bytes: one large request is to be through in a moment,
-/// because a task that waits for it does not freeze.
-const LEAST: Rate = Rate { requests: 8.0, bytes: 1_048_576.0, reads: 0.0 };
+/// Nobody gets less than this.
+const LEAST: Rate = Rate { requests: LITTLE.0 as f32, bytes: LITTLE.1 as f32, reads: 0.0 };
 
 /// Percent of a limit that is left for the direction in which little or nothing was done when it began.
 const OTHER_WAY: f32 = 25.0;
 
 /// The same for all of batch in the storage daemons, on each filesystem.
-pub const LEAST_EVERYWHERE: Allowance = Allowance {
-    device: (Allowance::EVERY, Allowance::EVERY),
-    bytes: LEAST.bytes as u64,
-    operations: LEAST.requests as u64,
-};
+pub const LEAST_EVERYWHERE: Allowance =
+    Allowance { device: (Allowance::EVERY, Allowance::EVERY), bytes: LITTLE.1, operations: LITTLE.0 };
 
 /// What one job, or batch in the storage daemons, did to one disk when it became slow.
 #[derive(Clone, Copy, Debug)]

@@ -76,6 +76,10 @@ pub struct ControlLoop<F: Freezer> {
     limits: Limits,
     /// What batch as a whole may have.
     shares: Shares,
+    /// The disks that storage serves from, as of this version of the board's, and whether batch is left little of them.
+    data_disks: Arc<[(u32, u32)]>,
+    disks_version: u64,
+    little: bool,
     leaving: Leaving,
     growing: Growing,
     worker: SyncSender<Wish>,
@@ -172,6 +176,9 @@ impl<F: Freezer> ControlLoop<F> {
             begun_ns: now_ns,
             limits: Limits::default(),
             shares: Shares::default(),
+            data_disks: Arc::default(),
+            disks_version: 0,
+            little: false,
             leaving: Leaving::default(),
             growing: Growing::new(),
             worker,
@@ -375,12 +382,15 @@ impl<F: Freezer> ControlLoop<F> {
             now < before || (now >= 1.0 && before < 1.0)
         };
         let leaving = self.leaving.follow(actions, &self.board.jobs);
-        if leaving || limits.is_some() || before != self.shares {
-            let said = limits == Some(true) || Resource::ALL.into_iter().any(less_or_all);
+        let other_disks = self.follow_disks();
+        let turned = std::mem::replace(&mut self.little, actions.least) != actions.least;
+        if leaving || limits.is_some() || before != self.shares || other_disks || turned {
+            let said = limits == Some(true) || turned || Resource::ALL.into_iter().any(less_or_all);
             let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
             let (limits, shares, leavers) = (self.limits.jobs(), self.shares, self.leaving.list());
+            let (disks, little) = (Arc::clone(&self.data_disks), self.little);
             let cause = actions.reason.name();
-            self.unsent = Some(Wish { limits, said, shares, leavers, cause, decided_ns: now_ns });
+            self.unsent = Some(Wish { limits, said, shares, disks, little, leavers, cause, decided_ns: now_ns });
         }
         for allowance in self.limits.slowed() {
             deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });
@@ -390,6 +400,23 @@ impl<F: Freezer> ControlLoop<F> {
                 self.unsent = Some(wish);
             }
         }
+    }
+
+    /// Are the disks others than before? Allocates when they may be: for another storage daemon, or other mounts.
+    fn follow_disks(&mut self) -> bool {
+        if self.disks_version == self.board.disks_version {
+            return false;
+        }
+        self.disks_version = self.board.disks_version;
+        let mut disks: Vec<_> = self.board.disks.iter().copied().filter(|device| device.0 != 0).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        // None are known between two storage daemons: those of before are still there.
+        let changed = !disks.is_empty() && *self.data_disks != *disks;
+        if changed {
+            self.data_disks = disks.into();
+        }
+        changed
     }
 
     fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {

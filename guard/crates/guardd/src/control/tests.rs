@@ -223,7 +223,8 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     std::fs::create_dir(rig.folders.path().join("jobs.slice/a.scope")).unwrap();
     rig.work();
     rig.pass(10 * SECOND_NS);
-    assert_eq!(rig.wishes.try_iter().count(), 0);
+    let begun: Vec<_> = rig.wishes.try_iter().map(|wish| (wish.disks.to_vec(), wish.limits.len())).collect();
+    assert_eq!(begun, [(vec![(8, 0)], 0)], "which disks there are, and nothing else");
     rig.attack = 100;
     rig.pass(2 * SECOND_NS);
     assert!(rig.state().starts_with("state=frozen"), "{}", rig.state());
@@ -485,6 +486,7 @@ fn what_is_not_heard_for_long_leaves_batch_its_least_also_in_the_storage_daemons
     rig.pass(2 * SECOND_NS);
     let wish = rig.wishes.try_iter().last().unwrap();
     assert_eq!((wish.shares.of(Resource::Cpu), wish.said, wish.cause), (0.05, true, "signal_stale"));
+    assert!(wish.little, "of the disks themselves too");
     // One record: every filesystem, a MiB and eight requests per second, for as long as its lease.
     let file = shaping(&rig);
     assert_eq!((file[12], &file[64..72], number(&file, 72), number(&file, 80)), (1, &[0xff; 8][..], 1 << 20, 8));
@@ -492,6 +494,7 @@ fn what_is_not_heard_for_long_leaves_batch_its_least_also_in_the_storage_daemons
     rig.daemon = true;
     rig.pass(2 * SECOND_NS);
     assert!(number(&shaping(&rig), 24) <= rig.clock.monotonic_ns(), "it says nothing any more");
+    assert!(!rig.wishes.try_iter().last().unwrap().little);
     let mut later = |_| {
         rig.pass(SECOND_NS);
         rig.wishes.try_iter().last()

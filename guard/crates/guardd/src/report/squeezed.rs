@@ -14,7 +14,7 @@ impl Reporter {
         record.duration_ns = ended_ns.saturating_sub(decided_ns);
         record.detail = match &squeezed.has {
             Some(words) => words.clone(),
-            None => format!("all of its {} again", squeezed.resource.name()),
+            None => format!("all of its {} again", squeezed.of),
         };
         if let Err(error) = &squeezed.seen {
             (record.outcome, record.detail) = (Outcome::Failed, format!("{error:#}"));

@@ -30,7 +30,7 @@ pub(crate) fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
     parent.as_deref().and_then(parse_device).unwrap_or(device)
 }
 
-fn parse_device(text: &str) -> Option<(u32, u32)> {
+pub(crate) fn parse_device(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }

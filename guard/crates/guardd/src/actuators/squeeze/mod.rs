@@ -12,6 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
+use super::gone;
 use crate::command;
 use crate::failsafe::percent;
 
@@ -42,8 +43,8 @@ struct Before {
 /// What has become of one resource.
 #[derive(Debug)]
 pub struct Squeezed {
-    /// Of what.
-    pub resource: Resource,
+    /// Of what: the name of a [`Resource`], or `data disks`.
+    pub of: &'static str,
     /// What batch has now, in words; `None` = all that it had before.
     pub has: Option<String>,
     /// It is so in the kernel, or why not.
@@ -170,7 +171,7 @@ impl SqueezeActuator {
         // Known before it is done: a guard that comes back must know what to give back.
         let seen = self.remember().and_then(|()| self.set(resource, &knobs));
         self.applied[resource as usize] = if seen.is_ok() { knobs } else { Vec::new() };
-        Some(Squeezed { resource, has: Some(words), seen })
+        Some(Squeezed { of: resource.name(), has: Some(words), seen })
     }
 
     fn set(&self, resource: Resource, knobs: &[Knob]) -> Result<()> {
@@ -200,7 +201,7 @@ impl SqueezeActuator {
             self.applied[resource as usize].clear();
         }
         let seen = done.and_then(|()| self.remember());
-        Some(Squeezed { resource, has: None, seen })
+        Some(Squeezed { of: resource.name(), has: None, seen })
     }
 
     /// What gives back what was there before. A slice without a list of CPUs of its own had its parent's; the kernel lets nobody take a
@@ -291,16 +292,6 @@ fn write(folder: &Path, knob: &Knob) -> Result<()> {
     let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
     file.and_then(|mut file| std::io::Write::write_all(&mut file, knob.seen.as_bytes()))
         .with_context(|| format!("{}", path.display()))
-}
-
-/// Removes a file that may be gone already.
-fn gone(path: &Path) -> Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("{}", path.display()))
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

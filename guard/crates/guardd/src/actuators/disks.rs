@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Little of the data disks for all of batch, while nobody sees what it does there: nothing is heard of storage, or no guard is
+//! there at all (fail-safe). `io.max` of the slice of the jobs, on each disk that storage serves from. Slow: for the actuator
+//! thread only.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::io_max::{IoMaxActuator, Limit, LITTLE, PROPERTIES};
+use super::squeeze::Squeezed;
+use crate::signals::parse_device;
+
+/// Keeps the limit as it is wanted.
+pub struct DisksActuator {
+    io_max: IoMaxActuator,
+    slice: PathBuf,
+    run: PathBuf,
+    memory: PathBuf,
+}
+
+/// Names of files in the run folder.
+impl DisksActuator {
+    /// The disks that storage serves from, as the guard last knew them.
+    const KNOWN: &'static str = "disks";
+    /// There is a limit: the guard's.
+    const OF_GUARD: &'static str = "disks-limited";
+    /// The same of the fail-safe's.
+    const OF_FAILSAFE: &'static str = "disks-capped";
+    /// systemd's files may be tidied up: the guard's sandbox cannot.
+    const TIDY: &'static str = "disks-before";
+}
+
+impl DisksActuator {
+    /// The guard's own. `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
+    pub fn of_guard(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
+        Self::new(slice, run, Self::OF_GUARD, systemctl, deadline)
+    }
+
+    /// For when there is no guard: what one has left is from now on this one's.
+    pub fn of_failsafe(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
+        let mut own = Self::new(slice, run, Self::OF_FAILSAFE, systemctl, deadline);
+        own.io_max.adopt();
+        own
+    }
+
+    fn new(slice: &Path, run: &Path, memory: &str, systemctl: &Path, deadline: Duration) -> Self {
+        let memory = run.join(memory);
+        let parent = slice.parent().unwrap_or(slice);
+        let io_max = IoMaxActuator::remembering(parent, &memory, systemctl, deadline);
+        DisksActuator { io_max, slice: slice.to_owned(), run: run.to_owned(), memory }
+    }
+
+    /// Knows what a guard before has left, which may have died: the next [`Self::make`] puts that right.
+    pub fn adopt(&mut self) {
+        self.io_max.adopt();
+    }
+
+    /// The same of one that is not there any more.
+    pub fn inherit(&mut self) {
+        let left = self.run.join(Self::OF_GUARD);
+        if left.exists() && !self.memory.exists() && std::fs::rename(&left, &self.memory).is_ok() {
+            self.io_max.adopt();
+        }
+    }
+
+    /// Little of these disks (none = all of all of them); says what it did, and nothing of what was so already.
+    pub fn make(&mut self, disks: &[(u32, u32)]) -> Option<Squeezed> {
+        let there = self.slice.exists();
+        let unit = self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice");
+        let limit =
+            |&device: &(u32, u32)| Limit { scope: unit.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 };
+        let wanted: Vec<Limit> = disks.iter().filter(|_| there).map(limit).collect();
+        if self.io_max.stands(&wanted) {
+            return None;
+        }
+        let outcome = self.io_max.make(&wanted, &mut || false).pop()?;
+        let less = !outcome.limits.is_empty();
+        if !less && outcome.seen.is_ok() {
+            // For [`Self::tidy`]. Without it they stay, and hide later changes of the unit's own.
+            let _ = std::fs::write(self.run.join(Self::TIDY), "");
+        }
+        let has =
+            less.then(|| format!("{} requests/s and {:.1} MB/s of each data disk", LITTLE.0, LITTLE.1 as f64 / 1e6));
+        Some(Squeezed { of: "data disks", has, seen: outcome.seen })
+    }
+
+    /// Is it otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
+    pub fn drifted(&mut self) -> bool {
+        self.io_max.drifted()
+    }
+
+    /// Takes systemd's files away that what was given back has left, so that they do not hide a later change of the unit's own.
+    /// `control` = where it keeps them. Only with all privileges.
+    ///
+    /// # Errors
+    /// They cannot be removed.
+    pub fn tidy(&self, control: &Path) -> Result<()> {
+        let marker = self.run.join(Self::TIDY);
+        if !marker.exists() || [Self::OF_GUARD, Self::OF_FAILSAFE].iter().any(|name| limited(&self.run.join(name))) {
+            return Ok(());
+        }
+        let unit = self.slice.file_name().unwrap_or_default().to_string_lossy();
+        for property in PROPERTIES {
+            super::gone(&control.join(format!("{unit}.d/50-{property}.conf")))?;
+        }
+        super::gone(&marker)
+    }
+
+    /// Writes down which disks there are, for who comes when no guard is there. Below /run: waits for no disk.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn know(&self, disks: &[(u32, u32)]) -> Result<()> {
+        let path = self.run.join(Self::KNOWN);
+        let text: String = disks.iter().map(|(major, minor)| format!("{major}:{minor}\n")).collect();
+        let fresh = path.with_extension("new");
+        std::fs::write(&fresh, text)
+            .and_then(|()| std::fs::rename(&fresh, &path))
+            .with_context(|| format!("{}", path.display()))
+    }
+
+    /// The disks that some guard knew; none where there has been no guard since the node was started.
+    pub fn known(&self) -> Vec<(u32, u32)> {
+        let text = std::fs::read_to_string(self.run.join(Self::KNOWN)).unwrap_or_default();
+        text.lines().filter_map(parse_device).collect()
+    }
+}
+
+/// Does this file name a limit?
+fn limited(memory: &Path) -> bool {
+    std::fs::metadata(memory).is_ok_and(|file| file.len() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISKS: [(u32, u32); 2] = [(254, 16), (254, 32)];
+    /// Half of 8 requests/s and of 1 MiB/s each way.
+    const LITTLE: &str = "rbps=524288 wbps=524288 riops=4 wiops=4";
+
+    /// The slice, and a systemctl that does as systemd does.
+    struct Rig(tempfile::TempDir);
+
+    impl Rig {
+        fn new(before: &str) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            for name in ["run", "beer.slice", "control/beer.slice.d"] {
+                std::fs::create_dir_all(folder.path().join(name)).unwrap();
+            }
+            std::fs::write(folder.path().join("beer.slice/io.max"), before).unwrap();
+            let systemctl = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/systemctl-io");
+            std::os::unix::fs::symlink(systemctl, folder.path().join("run/systemctl")).unwrap();
+            Rig(folder)
+        }
+
+        fn made(&self, of: fn(&Path, &Path, &Path, Duration) -> DisksActuator) -> DisksActuator {
+            let path = |name| self.0.path().join(name);
+            of(&path("beer.slice"), &path("run"), &path("run/systemctl"), Duration::from_secs(20))
+        }
+
+        fn io_max(&self) -> String {
+            std::fs::read_to_string(self.0.path().join("beer.slice/io.max")).unwrap()
+        }
+    }
+
+    fn said(outcome: Option<Squeezed>) -> Option<(bool, bool)> {
+        outcome.map(|outcome| (outcome.has.is_some(), outcome.seen.is_ok()))
+    }
+
+    #[test]
+    fn little_of_each_disk_and_then_what_the_site_gives_again() {
+        let rig = Rig::new("254:32 rbps=max wbps=9000 riops=max wiops=2\n8:0 rbps=max wbps=max riops=70 wiops=max\n");
+        let mut actuator = rig.made(DisksActuator::of_guard);
+        assert_eq!(said(actuator.make(&[])), None);
+        assert_eq!(said(actuator.make(&DISKS)), Some((true, true)));
+        let strictest = "254:32 rbps=524288 wbps=9000 riops=4 wiops=2";
+        for line in [&format!("254:16 {LITTLE}"), strictest, "8:0 rbps=max wbps=max riops=70 wiops=max"] {
+            assert!(rig.io_max().lines().any(|other| other == line), "{line} in\n{}", rig.io_max());
+        }
+        assert_eq!((said(actuator.make(&DISKS)), actuator.drifted()), (None, false));
+        std::fs::write(rig.0.path().join("beer.slice/io.max"), "").unwrap();
+        assert!(actuator.drifted() && said(actuator.make(&DISKS)) == Some((true, true)));
+        assert_eq!(said(actuator.make(&[])), Some((false, true)));
+        assert!(rig.io_max().contains("254:32 rbps=max wbps=9000 riops=max wiops=2"), "{}", rig.io_max());
+        assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
+        assert_eq!(said(actuator.make(&[])), None);
+    }
+
+    #[test]
+    fn who_comes_after_one_that_died_takes_over_what_it_left() {
+        let rig = Rig::new("");
+        let mut guard = rig.made(DisksActuator::of_guard);
+        guard.know(&DISKS).unwrap();
+        guard.make(&guard.known());
+        let mut failsafe = rig.made(DisksActuator::of_failsafe);
+        failsafe.inherit();
+        failsafe.make(&failsafe.known());
+        assert!(rig.io_max().contains(&format!("254:16 {LITTLE}")) && rig.io_max().contains("254:32"));
+        // The next guard has nothing to do with it.
+        let mut next = rig.made(DisksActuator::of_guard);
+        next.adopt();
+        assert_eq!(said(next.make(&[])), None);
+        assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[])), Some((false, true)));
+        assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
+        // But one that comes after a guard alone has.
+        rig.made(DisksActuator::of_guard).make(&DISKS);
+        next.adopt();
+        assert_eq!(said(next.make(&[])), Some((false, true)));
+        assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
+    }
+
+    #[test]
+    fn files_of_systemd_go_when_there_is_no_limit_any_more() {
+        let rig = Rig::new("");
+        let file = rig.0.path().join("control/beer.slice.d/50-IOReadIOPSMax.conf");
+        std::fs::write(&file, "").unwrap();
+        let tidy = |actuator: &DisksActuator| actuator.tidy(&rig.0.path().join("control")).unwrap();
+        let mut guard = rig.made(DisksActuator::of_guard);
+        tidy(&guard);
+        assert!(file.exists(), "somebody else's");
+        guard.make(&DISKS);
+        guard.make(&[]);
+        let mut failsafe = rig.made(DisksActuator::of_failsafe);
+        failsafe.make(&DISKS);
+        tidy(&guard);
+        assert!(file.exists());
+        failsafe.make(&[]);
+        tidy(&guard);
+        assert!(!file.exists());
+    }
+
+    #[test]
+    fn where_there_is_no_slice_there_is_nothing_to_do() {
+        let rig = Rig::new("");
+        std::fs::remove_dir_all(rig.0.path().join("beer.slice")).unwrap();
+        assert_eq!(said(rig.made(DisksActuator::of_guard).make(&DISKS)), None);
+        assert_eq!(rig.made(DisksActuator::of_guard).known(), []);
+    }
+}
