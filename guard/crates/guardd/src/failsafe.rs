@@ -4,9 +4,10 @@
 //! right nor its process to be alive.
 
 use std::path::PathBuf;
+use std::sync::mpsc::{channel, Receiver};
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 
 use policy::{Config, Hold, Shares};
 
@@ -19,6 +20,10 @@ use crate::jobs::JobTable;
 
 /// systemctl must answer within this, or the thaw goes ahead without it. Less than `TimeoutStopSec=` of the guard's unit.
 const DEADLINE: Duration = Duration::from_secs(3);
+/// The same for the data disks: without an answer the kernel is told.
+const SLOW_DEADLINE: Duration = Duration::from_secs(1);
+/// Whoever is frozen does not stand still for longer until that is done.
+const SLOW_PATIENCE: Duration = Duration::from_secs(2);
 /// A daemon-reload runs all generators.
 const RELOAD_DEADLINE: Duration = Duration::from_secs(25);
 
@@ -87,11 +92,13 @@ impl Failsafe {
             // What a guard before it may have frozen.
             return Ok(Done { thawed: on_purpose && self.thaw()?, ..Done::default() });
         }
-        // Before anybody is thawed.
         let slowed = self.slow_disks();
         // What batch had before counts for the caps, and for their end.
         let given_back = self.give_back();
         let capped = self.cap();
+        // Before anybody is thawed.
+        let slowed =
+            slowed.recv_timeout(SLOW_PATIENCE).unwrap_or_else(|_| Err(anyhow!("the data disks are not limited yet")));
         let thawed = if on_purpose { self.thaw() } else { Ok(false) };
         if on_purpose {
             self.free_jobs()?;
@@ -119,24 +126,31 @@ impl Failsafe {
         }
     }
 
-    /// Little of the data disks for all of batch: nobody sees what it does there.
-    fn slow_disks(&self) -> Result<bool> {
-        let mut disks = self.disks();
-        disks.inherit();
-        let known = disks.known();
-        disks.make(&known).map_or(Ok(false), |outcome| outcome.seen.map(|()| true))
+    /// Little of the data disks for all of batch: nobody sees what it does there. Beside all else: the kernel may first wait for what
+    /// is in flight on a disk (blk_throtl_init, block/blk-throttle.c), and on one that hangs it would for ever.
+    fn slow_disks(&self) -> Receiver<Result<bool>> {
+        let (sender, receiver) = channel();
+        let mut disks = self.disks(SLOW_DEADLINE);
+        std::thread::spawn(move || {
+            disks.inherit();
+            let known = disks.known();
+            let seen = disks.make(&known).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
+            // Nobody may be waiting any more.
+            let _ = sender.send(seen);
+        });
+        receiver
     }
 
     /// All of them again.
     fn free_disks(&self) -> Result<bool> {
-        let mut disks = self.disks();
+        let mut disks = self.disks(DEADLINE);
         let freed = disks.make(&[]).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
         disks.tidy(&self.control)?;
         freed
     }
 
-    fn disks(&self) -> DisksActuator {
-        DisksActuator::of_failsafe(&self.slice, &self.run, &self.systemctl, DEADLINE)
+    fn disks(&self, deadline: Duration) -> DisksActuator {
+        DisksActuator::of_failsafe(&self.slice, &self.run, &self.systemctl, deadline)
     }
 
     /// CPU and memory of all of batch.

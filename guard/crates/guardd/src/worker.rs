@@ -179,6 +179,8 @@ impl Worker {
         self.io_max.adopt();
         self.squeeze.adopt();
         self.disks.adopt();
+        // Until storage is heard: they are those that a guard before has seen.
+        self.data_disks = self.disks.known().into();
         let mut next = Some(Wish::nothing(now_ns));
         loop {
             let patience = if self.leavers.is_empty() { LOOK } else { HURRY };

@@ -60,7 +60,7 @@ impl DisksActuator {
     /// The same of one that is not there any more.
     pub fn inherit(&mut self) {
         let left = self.run.join(Self::OF_GUARD);
-        if left.exists() && !self.memory.exists() && std::fs::rename(&left, &self.memory).is_ok() {
+        if limited(&left) && !limited(&self.memory) && std::fs::rename(&left, &self.memory).is_ok() {
             self.io_max.adopt();
         }
     }
@@ -103,7 +103,10 @@ impl DisksActuator {
         }
         let unit = self.slice.file_name().unwrap_or_default().to_string_lossy();
         for property in PROPERTIES {
-            super::gone(&control.join(format!("{unit}.d/50-{property}.conf")))?;
+            let file = control.join(format!("{unit}.d/50-{property}.conf"));
+            if std::fs::read_to_string(&file).is_ok_and(|text| text.lines().all(says_nothing)) {
+                super::gone(&file)?;
+            }
         }
         super::gone(&marker)
     }
@@ -126,6 +129,12 @@ impl DisksActuator {
         let text = std::fs::read_to_string(self.run.join(Self::KNOWN)).unwrap_or_default();
         text.lines().filter_map(parse_device).collect()
     }
+}
+
+/// Is this line of a file of systemd no limit? What else is there the site has set.
+fn says_nothing(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with(['#', '[']) || line.ends_with('=') || line.ends_with(" infinity")
 }
 
 /// Does this file name a limit?
@@ -216,7 +225,10 @@ mod tests {
     fn files_of_systemd_go_when_there_is_no_limit_any_more() {
         let rig = Rig::new("");
         let file = rig.0.path().join("control/beer.slice.d/50-IOReadIOPSMax.conf");
-        std::fs::write(&file, "").unwrap();
+        std::fs::write(&file, "# made by systemctl\n[Slice]\nIOReadIOPSMax=\nIOReadIOPSMax=/dev/vdb infinity\n")
+            .unwrap();
+        let others = rig.0.path().join("control/beer.slice.d/50-IOWriteIOPSMax.conf");
+        std::fs::write(&others, "[Slice]\nIOWriteIOPSMax=\nIOWriteIOPSMax=/dev/vdc 70\n").unwrap();
         let tidy = |actuator: &DisksActuator| actuator.tidy(&rig.0.path().join("control")).unwrap();
         let mut guard = rig.made(DisksActuator::of_guard);
         tidy(&guard);
@@ -229,7 +241,58 @@ mod tests {
         assert!(file.exists());
         failsafe.make(&[]);
         tidy(&guard);
-        assert!(!file.exists());
+        assert_eq!((file.exists(), others.exists()), (false, true), "and not what the site has set");
+    }
+
+    #[test]
+    fn limits_of_the_site_are_told_from_ours_however_often_somebody_dies() {
+        let site = "254:16 rbps=max wbps=max riops=max wiops=2\n";
+        let rig = Rig::new(site);
+        for _ in 0..2 {
+            rig.made(DisksActuator::of_guard).make(&DISKS);
+            let mut failsafe = rig.made(DisksActuator::of_failsafe);
+            failsafe.inherit();
+            failsafe.make(&DISKS);
+            assert!(rig.io_max().contains("254:16 rbps=524288 wbps=524288 riops=4 wiops=2"), "{}", rig.io_max());
+            assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[])), Some((false, true)));
+            assert_eq!(rig.io_max(), site);
+        }
+        // One that has forgotten all of it.
+        rig.made(DisksActuator::of_guard).make(&DISKS);
+        std::fs::remove_file(rig.0.path().join("run").join(DisksActuator::OF_GUARD)).unwrap();
+        let mut next = rig.made(DisksActuator::of_guard);
+        next.make(&DISKS);
+        next.make(&[]);
+        assert_eq!(rig.io_max(), site);
+    }
+
+    #[test]
+    fn a_disk_that_systemd_does_not_find_keeps_no_other_from_being_limited() {
+        let rig = Rig::new("");
+        std::fs::write(rig.0.path().join("run/missing"), "254:16").unwrap();
+        let mut actuator = rig.made(DisksActuator::of_guard);
+        // To the kernel it is told directly; a plain file has one line then.
+        assert_eq!(said(actuator.make(&DISKS)), Some((true, true)));
+        assert_eq!(rig.io_max(), format!("254:16 {LITTLE}"));
+        // Of the others systemd has kept what it was told.
+        assert_eq!(
+            std::fs::read_to_string(rig.0.path().join("run/told")).unwrap(),
+            "2\n",
+            "one gives that disk back alone"
+        );
+    }
+
+    #[test]
+    fn a_slice_that_was_stopped_does_not_come_back_limited() {
+        let rig = Rig::new("");
+        let mut actuator = rig.made(DisksActuator::of_guard);
+        actuator.make(&DISKS);
+        let slice = rig.0.path().join("beer.slice");
+        std::fs::rename(&slice, rig.0.path().join("elsewhere")).unwrap();
+        assert_eq!(said(actuator.make(&[])), Some((false, false)), "systemd has to be told");
+        std::fs::rename(rig.0.path().join("elsewhere"), &slice).unwrap();
+        assert_eq!(said(actuator.make(&[])), Some((false, true)));
+        assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! whether it is so. What systemd cannot do is written to the file: a container that is no unit of its, and a disk that it
 //! takes for another one (it puts limits for a device-mapper volume on the disk below). Slow: for the actuator thread only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -85,6 +85,8 @@ pub struct IoMaxActuator {
     tries: u64,
     /// systemd has not answered in this round.
     unanswered: bool,
+    /// Disks that the kernel does not have any more: there is nothing to limit.
+    vanished: BTreeSet<(u32, u32)>,
 }
 
 /// By disk. A job's scope has no limits but ours; its slice may have some of the site's own, which always hold too.
@@ -92,8 +94,6 @@ type Before = BTreeMap<(u32, u32), IoMax>;
 
 /// More than all names of jobs that there can be, with some disks each.
 const MEMORY_BYTES: u64 = 1 << 20;
-
-const SLICE: &str = ".slice";
 
 pub(super) const PROPERTIES: [&str; 4] =
     ["IOReadIOPSMax", "IOWriteIOPSMax", "IOReadBandwidthMax", "IOWriteBandwidthMax"];
@@ -119,6 +119,7 @@ impl IoMaxActuator {
             tried: BTreeMap::new(),
             tries: 0,
             unanswered: false,
+            vanished: BTreeSet::new(),
         }
     }
 
@@ -180,9 +181,9 @@ impl IoMaxActuator {
     /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`]. Jobs that have
     /// ended are no matter.
     pub fn drifted(&mut self) -> bool {
-        let (slice, touched) = (&self.slice, &self.touched);
+        let (slice, touched, vanished) = (&self.slice, &self.touched, &self.vanished);
         let so = |limit: &Limit| match IoMax::read(&slice.join(&*limit.scope), limit.device) {
-            Ok(Some(now)) => now == within(limit, touched.get(&limit.scope)),
+            Ok(Some(now)) => vanished.contains(&limit.device) || now == within(limit, touched.get(&limit.scope)),
             _ => true,
         };
         let count = self.applied.len();
@@ -195,7 +196,7 @@ impl IoMaxActuator {
         let so = |limit: &Limit| {
             let before = self.touched.get(&limit.scope).filter(|before| before.contains_key(&limit.device));
             let now = IoMax::read(&self.slice.join(&*limit.scope), limit.device).ok().flatten();
-            before.is_some() && now == Some(within(limit, before))
+            before.is_some() && (self.vanished.contains(&limit.device) || now == Some(within(limit, before)))
         };
         wanted.len() == self.touched.values().map(Before::len).sum::<usize>() && wanted.iter().all(so)
     }
@@ -217,7 +218,7 @@ impl IoMaxActuator {
         // Known before it is done: a guard that comes back must know whose limits to lift.
         self.remember();
         let made = self.tell_and_look(scope, &targets, &folder);
-        if gone(&folder) {
+        if gone(&folder) && !is_slice(scope) {
             self.forget(scope);
             return Ok(());
         }
@@ -228,17 +229,32 @@ impl IoMaxActuator {
 
     fn tell_and_look(&mut self, scope: &str, wanted: &[IoMax], folder: &Path) -> Result<()> {
         if is_unit(scope) && self.systemctl(scope, &assignments(wanted))? {
-            let other = wanted
-                .iter()
-                .try_fold(false, |other, wanted| anyhow::Ok(other | (now(folder, wanted.device)? != *wanted)))?;
-            if !other {
+            let other = |wanted: &&IoMax| now(folder, wanted.device).ok() != Some(**wanted);
+            let others: Vec<IoMax> = wanted.iter().filter(other).copied().collect();
+            if others.is_empty() {
                 return Ok(());
             }
-            // It took the disk for another one. There it must not stay.
-            self.systemctl(scope, &self.as_before(scope))?;
+            // It took the disk for another one, where it must not stay, or does not find it.
+            self.systemctl(scope, &self.as_before(scope, |device| others.iter().any(|other| other.device == device)))?;
+            // Of a slice it keeps the limits of other disks.
+            return self.write_all(folder, if is_slice(scope) { &others } else { wanted });
         }
-        wanted.iter().try_for_each(|wanted| write(folder, wanted))?;
-        wanted.iter().try_for_each(|wanted| match now(folder, wanted.device)? {
+        self.write_all(folder, wanted)
+    }
+
+    /// One that fails keeps no other from being limited.
+    fn write_all(&mut self, folder: &Path, wanted: &[IoMax]) -> Result<()> {
+        let mut first = Ok(());
+        for wanted in wanted {
+            self.vanished.remove(&wanted.device);
+            match write(folder, wanted) {
+                Err(error) if no_such_device(&error) => _ = self.vanished.insert(wanted.device),
+                made => first = first.and(made),
+            }
+        }
+        first?;
+        let there = wanted.iter().filter(|wanted| !self.vanished.contains(&wanted.device));
+        there.into_iter().try_for_each(|wanted| match now(folder, wanted.device)? {
             now if now == *wanted => Ok(()),
             now => bail!("{}: io.max is `{}`", folder.display(), now.line()),
         })
@@ -249,7 +265,7 @@ impl IoMaxActuator {
         let folder = self.slice.join(scope);
         let before = self.touched.get(scope).cloned().unwrap_or_default();
         let lifted = self.lift_in(scope, &folder, &before);
-        if lifted.is_ok() || gone(&folder) {
+        if lifted.is_ok() || (gone(&folder) && !is_slice(scope)) {
             self.forget(scope);
             return Ok(());
         }
@@ -257,14 +273,13 @@ impl IoMaxActuator {
     }
 
     fn lift_in(&mut self, scope: &str, folder: &Path, before: &Before) -> Result<()> {
-        let told = !is_unit(scope) || gone(folder) || self.systemctl(scope, &self.as_before(scope))?;
-        for (&device, before) in before {
-            if now(folder, device)? != *before {
-                write(folder, before)?;
-            }
-            if now(folder, device)? != *before {
-                bail!("{}: io.max is `{}`", folder.display(), now(folder, device)?.line());
-            }
+        // A scope ends with its cgroup; a slice is remembered by systemd, which would make the next one as this one was.
+        let ended = gone(folder) && !is_slice(scope);
+        let told = !is_unit(scope) || ended || self.systemctl(scope, &self.as_before(scope, |_| true))?;
+        if !gone(folder) {
+            let other = |before: &&IoMax| now(folder, before.device).ok() != Some(**before);
+            let others: Vec<IoMax> = before.values().filter(other).copied().collect();
+            self.write_all(folder, &others)?;
         }
         if !told {
             // It would set them again the next time that it writes anything.
@@ -281,9 +296,11 @@ impl IoMaxActuator {
 
     /// What systemd is told to take our limits away. It knows no way to take those of one disk out of its list; a slice may have
     /// others there.
-    fn as_before(&self, scope: &str) -> Vec<String> {
+    fn as_before(&self, scope: &str, on: impl Fn((u32, u32)) -> bool) -> Vec<String> {
         match self.touched.get(scope) {
-            Some(before) if scope.ends_with(SLICE) => assignments(&before.values().copied().collect::<Vec<_>>()),
+            Some(before) if is_slice(scope) => {
+                assignments(&before.values().filter(|before| on(before.device)).copied().collect::<Vec<_>>())
+            }
             _ => PROPERTIES.map(|name| format!("{name}=")).into(),
         }
     }
@@ -319,9 +336,18 @@ impl IoMaxActuator {
 
 /// A slice is there before we are, and may have limits of the site's own; who finds ours there has lost his memory.
 fn before(folder: &Path, limit: &Limit) -> IoMax {
-    let slice = folder.to_str().is_some_and(|name| name.ends_with(SLICE));
-    let now = IoMax::read(folder, limit.device).ok().flatten().filter(|now| slice && *now != limit.in_kernel());
-    now.unwrap_or(IoMax::unlimited(limit.device))
+    let slice = folder.to_str().is_some_and(is_slice);
+    let now = IoMax::read(folder, limit.device).ok().flatten().filter(|_| slice);
+    let now = now.unwrap_or(IoMax::unlimited(limit.device));
+    let ours = limit.in_kernel();
+    let unless_ours = |now: u64, ours: u64| if now == ours { u64::MAX } else { now };
+    IoMax {
+        device: now.device,
+        read_bytes: unless_ours(now.read_bytes, ours.read_bytes),
+        write_bytes: unless_ours(now.write_bytes, ours.write_bytes),
+        reads: unless_ours(now.reads, ours.reads),
+        writes: unless_ours(now.writes, ours.writes),
+    }
 }
 
 /// A limit, where the one of before may be stricter.
@@ -342,7 +368,17 @@ fn assignments(wanted: &[IoMax]) -> Vec<String> {
 }
 
 fn is_unit(scope: &str) -> bool {
-    [".scope", ".service", SLICE].iter().any(|suffix| scope.ends_with(suffix))
+    [".scope", ".service"].iter().any(|suffix| scope.ends_with(suffix)) || is_slice(scope)
+}
+
+fn is_slice(scope: &str) -> bool {
+    scope.ends_with(".slice")
+}
+
+/// The kernel has no such disk (ENODEV).
+fn no_such_device(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.and_then(std::io::Error::raw_os_error) == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
 /// The job has ended.
