@@ -117,9 +117,9 @@ impl DisksActuator {
     /// It cannot be written.
     pub fn know(&self, disks: &[(u32, u32)]) -> Result<()> {
         let path = self.run.join(Self::KNOWN);
-        let text: String = disks.iter().map(|(major, minor)| format!("{major}:{minor}\n")).collect();
+        let lines: Vec<String> = disks.iter().map(|(major, minor)| format!("{major}:{minor}\n")).collect();
         let fresh = path.with_extension("new");
-        std::fs::write(&fresh, text)
+        std::fs::write(&fresh, lines.concat())
             .and_then(|()| std::fs::rename(&fresh, &path))
             .with_context(|| format!("{}", path.display()))
     }
