@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
@@ -17,11 +15,10 @@ from support import (
     assert_one_run,
     assert_undisturbed,
     disk_requests,
-    figures,
     percentile,
     report_of,
 )
-from test_protection_disk import AGAIN, ATTACK, HOGS, QUIET, RATE, STORAGE, wait_until_learned
+from test_protection_disk import AGAIN, ATTACK, RATE, Jobs, attack, wait_until_learned
 
 # WatchdogSec=2s of the unit plus RestartSec, start-up and the kill itself, ten times over for emulation.
 REPLACED_WITHIN = 60
@@ -80,35 +77,24 @@ def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
 ) -> None:
     """What it does to storage with nobody there at all, not even the fail-safe, is test_protection_disk's."""
     guard.wait_for_state("open", timeout=120)
-    hog, innocent = batch.submit(HOGS["direct"]), batch.submit("burn --seconds 60 --on-signal 1")
-    hostile, peaceful = (batch.wait_until_ready(job, timeout=240) for job in (hog, innocent))
+    jobs = Jobs.start(node, batch, "direct")
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) != "", 30, "batch is limited on the data disks")
     print(limits_of_disks(node))
-    quiet_from = time.time()
-    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
-    before = [disk_requests(node, cgroup, "rios", "wios") for cgroup in (hostile, STORAGE)]
-    batch.signal(peaceful)
-    began = time.time()
-    batch.signal(hostile)
-    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
-    after = [disk_requests(node, cgroup, "rios", "wios") for cgroup in (hostile, STORAGE)]
-    samples = storage.stop()
-    parts = {"alone": samples.due_between(quiet_from, began), "attack": samples.due_between(began, began + ATTACK)}
-    figures("disk hog, no guard but its fail-safe", parts)
-    did = after[0] - before[0]
-    print(f"disk requests in the attack: {did} of the hog, {after[1] - before[1]} of {STORAGE}")
-    assert_undisturbed(neighbours, began, began + ATTACK)
-    assert percentile(parts["attack"], 99) <= OBJECTIVE_SECONDS
-    assert did > 0, "the hog did nothing"
+    before = disk_requests(node, jobs.scopes[0], "rios", "wios")
+    seen = attack(node, batch, storage, jobs, neighbours)
+    seen.figures("disk hog, no guard but its fail-safe", node, jobs)
+    assert_undisturbed(neighbours, seen.began, seen.began + ATTACK)
+    assert percentile(seen.samples.due_between(seen.began, seen.began + ATTACK), 99) <= OBJECTIVE_SECONDS
+    assert disk_requests(node, jobs.scopes[0], "rios", "wios") > before, "the hog did nothing"
 
     node.execute("systemctl unmask --runtime beer-guard && systemctl start beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) == "", 60, "the guard's return lifts the limits", explain=guard.why)
     assert node.execute(f"cat {JOBS}/cpu.max").stdout.split()[0] == "max"
     left = node.execute("ls /run/systemd/system.control/beer-jobs.slice.d", check=False).stdout
     assert "IO" not in left, f"they would hide later changes of the unit: {left}"
-    report = report_of(innocent, timeout=400)
+    report = report_of(jobs.innocent, timeout=400)
     assert report["longest_gap_seconds"] < 5, "the innocent stood still"
-    assert_one_run(innocent)
+    assert_one_run(jobs.innocent)

@@ -74,6 +74,16 @@ def test_ratios_scores_and_idle_cpu(tmp_path: Path) -> None:
     assert results["frozen_share_hybrid"] == pytest.approx(1 / 100, rel=0.1)
 
 
+def test_a_precaution_that_became_a_real_freeze_is_a_false_action_too(tmp_path: Path) -> None:
+    make(tmp_path)
+    journal = tmp_path / "journal.jsonl"
+    freeze = json.loads(journal.read_text().splitlines()[0]) | {"time_ns": int((T0 + 1) * 1e9)}
+    extend = freeze | {"time_ns": int((T0 + 1.1) * 1e9), "from": "frozen", "action": "extend", "precaution": False}
+    journal.write_text(f"{json.dumps(freeze)}\n{json.dumps(extend)}\n")
+    results = isolation.study(Record.load(tmp_path))
+    assert (results["false_actions"], results["precautions_alone"]) == (1, 1)
+
+
 def test_the_text_puts_targets_beside_results(tmp_path: Path) -> None:
     make(tmp_path)
     record = Record.load(tmp_path)

@@ -217,8 +217,9 @@ def study(record: Record) -> dict[str, Any]:
         "isol_p01": stats.isolation_score(scores, 1.0, 0.01),
         "seconds_scored": len(scores),
         "idle_cpu_used": float(np.mean(shares)) if shares else float("nan"),
-        "false_actions": _count(decisions, alone, precaution=False),
-        "precautions_alone": _count(decisions, alone, precaution=True),
+        # A precaution that became a real freeze is both.
+        "false_actions": _count(decisions, alone, ("freeze", "extend"), precaution=False),
+        "precautions_alone": _count(decisions, alone, ("freeze",), precaution=True),
         "frozen_share_hybrid": _frozen(decisions, hybrid),
     }
     throughput = [segment for segment in segments if segment["measure"] == "throughput"]
@@ -255,9 +256,9 @@ def _per_second(requests: Requests, segments: list[dict[str, Any]]) -> stats.Flo
     return np.concatenate(shares) if shares else np.array([])
 
 
-def _count(decisions: Decisions, segments: list[dict[str, Any]], *, precaution: bool) -> int:
+def _count(decisions: Decisions, segments: list[dict[str, Any]], actions: tuple[str, ...], *, precaution: bool) -> int:
     found = [item for segment in segments for item in decisions.between(segment["start"], segment["end"]).items]
-    return sum(item.action == "freeze" and item.precaution == precaution for item in found)
+    return sum(item.action in actions and item.precaution == precaution for item in found)
 
 
 def _frozen(decisions: Decisions, segments: list[dict[str, Any]]) -> float:

@@ -38,7 +38,7 @@ impl DisksActuator {
         Self::new(slice, run, Self::OF_GUARD, systemctl, deadline)
     }
 
-    /// For when there is no guard: what one has left is from now on this one's.
+    /// For when there is no guard. Knows what it has set itself before.
     pub fn of_failsafe(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
         let mut own = Self::new(slice, run, Self::OF_FAILSAFE, systemctl, deadline);
         own.io_max.adopt();
@@ -57,7 +57,7 @@ impl DisksActuator {
         self.io_max.adopt();
     }
 
-    /// The same of one that is not there any more.
+    /// What a guard that is not there any more has left is from now on this one's.
     pub fn inherit(&mut self) {
         let left = self.run.join(Self::OF_GUARD);
         if limited(&left) && !limited(&self.memory) && std::fs::rename(&left, &self.memory).is_ok() {

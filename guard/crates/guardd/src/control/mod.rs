@@ -2,11 +2,13 @@
 //! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
 //! or another thread, and allocates nothing in steady state.
 
+mod data_disks;
 mod growth;
 mod leave;
 mod limits;
 mod node;
 mod pace;
+mod publish;
 mod state_file;
 mod times;
 
@@ -29,6 +31,7 @@ use crate::shared::{Shared, SignalHealth};
 use crate::signals::{Board, Reading, Signal, Worst};
 use crate::worker::Wish;
 
+use data_disks::DataDisks;
 use growth::Growing;
 use leave::Leaving;
 use limits::{Limits, LEAST_EVERYWHERE};
@@ -76,10 +79,7 @@ pub struct ControlLoop<F: Freezer> {
     limits: Limits,
     /// What batch as a whole may have.
     shares: Shares,
-    /// The disks that storage serves from, as of this version of the board's, and whether batch is left little of them.
-    data_disks: Arc<[(u32, u32)]>,
-    disks_version: u64,
-    little: bool,
+    data_disks: DataDisks,
     leaving: Leaving,
     growing: Growing,
     worker: SyncSender<Wish>,
@@ -176,9 +176,7 @@ impl<F: Freezer> ControlLoop<F> {
             begun_ns: now_ns,
             limits: Limits::default(),
             shares: Shares::default(),
-            data_disks: Arc::default(),
-            disks_version: 0,
-            little: false,
+            data_disks: DataDisks::default(),
             leaving: Leaving::default(),
             growing: Growing::new(),
             worker,
@@ -382,13 +380,13 @@ impl<F: Freezer> ControlLoop<F> {
             now < before || (now >= 1.0 && before < 1.0)
         };
         let leaving = self.leaving.follow(actions, &self.board.jobs);
-        let other_disks = self.follow_disks();
-        let turned = std::mem::replace(&mut self.little, actions.least) != actions.least;
+        let other_disks = self.data_disks.follow(&self.board);
+        let turned = self.data_disks.turn(actions.least);
         if leaving || limits.is_some() || before != self.shares || other_disks || turned {
             let said = limits == Some(true) || turned || Resource::ALL.into_iter().any(less_or_all);
             let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
             let (limits, shares, leavers) = (self.limits.jobs(), self.shares, self.leaving.list());
-            let (disks, little) = (Arc::clone(&self.data_disks), self.little);
+            let (disks, little) = (self.data_disks.list(), self.data_disks.little());
             let cause = actions.reason.name();
             self.unsent = Some(Wish { limits, said, shares, disks, little, leavers, cause, decided_ns: now_ns });
         }
@@ -400,23 +398,6 @@ impl<F: Freezer> ControlLoop<F> {
                 self.unsent = Some(wish);
             }
         }
-    }
-
-    /// Are the disks others than before? Allocates when they may be: for another storage daemon, or other mounts.
-    fn follow_disks(&mut self) -> bool {
-        if self.disks_version == self.board.disks_version {
-            return false;
-        }
-        self.disks_version = self.board.disks_version;
-        let mut disks: Vec<_> = self.board.disks.iter().copied().filter(|device| device.0 != 0).collect();
-        disks.sort_unstable();
-        disks.dedup();
-        // None are known between two storage daemons: those of before are still there.
-        let changed = !disks.is_empty() && *self.data_disks != *disks;
-        if changed {
-            self.data_disks = disks.into();
-        }
-        changed
     }
 
     fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {
@@ -533,48 +514,6 @@ impl<F: Freezer> ControlLoop<F> {
         self.state_file.write(&line);
     }
 
-    fn publish(&mut self, actions: &Actions, now_ns: u64) {
-        let current = Some((actions.state, actions.precaution, self.freezer.applied()));
-        // Another thread copies the last view just now: the next tick is early enough.
-        let Ok(mut view) = self.shared.snapshot.try_lock() else { return };
-        let age_ns = now_ns.saturating_sub(view.at_ns);
-        if self.published == current && age_ns < self.config.control_loop.slow_ns && view.at_ns != 0 {
-            return;
-        }
-        self.published = current;
-        let admit = self.admit(actions);
-        let (cores, memory_mb) = if admit { self.capacity() } else { (0, 0) };
-        view.at_ns = now_ns;
-        (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, admit);
-        (view.reason, view.quarantined, view.gone) = (actions.reason, actions.quarantined, self.board.gone);
-        (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs(&self.board.jobs));
-        view.held_jobs = match self.freezer.applied() {
-            Hold::Nobody => 0,
-            Hold::Jobs(set) => set.len() as u32,
-            Hold::All => view.jobs.unwrap_or_default(),
-        };
-        view.located_jobs = self.board.daemons.located();
-        (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
-        view.leave = actions.leave;
-        view.shares = self.shares;
-        (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
-        (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
-        (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
-        (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
-        copy(self.board.evaluator.verdicts(), &mut view.verdicts);
-        copy(&self.judged, &mut view.gauges);
-        copy(self.board.evaluator.filesystems(), &mut view.loads);
-        copy(&self.board.batch_share, &mut view.batch_share);
-        copy(&self.board.histograms.0, &mut view.histograms.0);
-        view.samples.clear();
-        view.signals.clear();
-        for slot in &self.signals {
-            slot.signal.sample(&mut view.samples);
-            view.signals.push(slot.health);
-        }
-        view.times.clone_from(&self.times);
-    }
-
     /// Waits for the next tick, or for the effect of a write just made.
     fn pause(&mut self, next_ns: u64) {
         loop {
@@ -619,9 +558,4 @@ fn deliver(outbox: &SyncSender<Message>, shared: &Shared, message: Message) {
     if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = outbox.try_send(message) {
         Shared::count(&shared.dropped);
     }
-}
-
-fn copy<T: Copy>(from: &[T], to: &mut Vec<T>) {
-    to.clear();
-    to.extend_from_slice(from);
 }
