@@ -4,6 +4,7 @@
 Shows: the ratio hybrid / storage-only of the latency that clients get (open loop, a share of the disk's capacity) and
 of the throughput (a saturating client), with a bound that holds with 95 %; beside it what batch got of the idle CPU in
 the same minutes, what the guard did while there was nothing to do, and the lab's own noise.
+The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next.
 Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
 other than the one chosen. With fewer than 5 pairs no bound holds.
 """
@@ -153,7 +154,7 @@ class Isolation:
         return {"start": start, "end": end, **{key: extra[key] for key in ("mb_s", "requests_per_s") if key in extra}}
 
     def _quiet(self, measure: str) -> None:
-        """No job does anything, and the guard is open again.
+        """No job does anything, and the guard is calm again: an attacker may still be limited, if he goes on.
 
         After a saturating window it is closed: that storage was slow without batch. It needs requests that are fast
         again to change its mind; in the latency windows the running client sends them.
@@ -171,12 +172,12 @@ class Isolation:
         session = self._session
 
         def quiet() -> bool:
-            return session.guard.state() == "open" and all(session.batch.sleeps(scope) for _, scope in self._jobs)
+            return session.guard.state() in ("open", "throttled") and all(session.batch.sleeps(scope) for _, scope in self._jobs)
 
         def explain() -> str:
             return "\n".join([session.guard.why(), *(job.explain() for job, _ in self._jobs)])
 
-        wait_until(quiet, QUIET_SECONDS, "the jobs are idle and the guard is open", interval=2.0, explain=explain)
+        wait_until(quiet, QUIET_SECONDS, "the jobs are idle and nobody is frozen", interval=2.0, explain=explain)
 
     def _attack(self) -> str:
         threads = self._options.threads

@@ -3,8 +3,12 @@
 //! it is not (multiplicative decrease), as TCP shares a link (Chiu and Jain, "Analysis of the increase and decrease algorithms
 //! for congestion avoidance", 1989). The unit is what they did there when they made it slow, so that it fits any disk.
 //!
-//! Where it became slow is remembered, and near that share they get more only after longer and longer calm, as CUBIC stays below
-//! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests.
+//! Where it became slow is remembered, and above half of that they get more only after longer and longer calm, as CUBIC stays below
+//! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
+//! gives no warning. A queue is there at once or not at all.
+//!
+//! That it was calm says something only while they used what they were left: who rests keeps his limit, and begins with it when
+//! he comes back.
 
 use crate::jobs::JobSet;
 
@@ -15,11 +19,21 @@ pub const DISKS: usize = 4;
 const LEAST: f32 = 0.25;
 
 /// Above this part of the share that was too much before more is given with care.
-const NEAR: f32 = 0.75;
+const NEAR: f32 = 0.5;
 
 /// There it takes so many dwell times for the next step, and after each further time that it was too much twice as long, so often.
-const CAREFUL: u64 = 4;
+const CAREFUL: u64 = 16;
 const DOUBLINGS: u32 = 4;
+
+/// From all that they did on more is given by this factor: what they did in the moment in which they were caught may have been
+/// little.
+const GROWTH: f32 = 1.25;
+
+/// With so many times of it they are limited no more. Who does again what he did then uses a quarter of that.
+const ALL: f32 = 4.0;
+
+/// Nor is who has left a limit unused for so long.
+const UNUSED_NS: u64 = 600_000_000_000;
 
 /// Batch is limited on one disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,17 +42,23 @@ pub struct Throttle {
     pub filesystem: u16,
     /// Whose work made it slow, where that is known; what batch does there through the storage daemons is limited as well.
     pub jobs: JobSet,
-    /// Share that they get of what they did then; above 0, below 1.
+    /// Share that they get of what they did then; above 0. More than 1 is more than that.
     pub share: f32,
     /// It was given, or last changed, then.
     changed_ns: u64,
+    /// How long they have used it in calm since then; when it was last looked at, and last used.
+    earned_ns: u64,
+    calm_ns: u64,
+    used_ns: u64,
+    /// Since when it has not been calm.
+    slow_since_ns: Option<u64>,
     /// It was cut then, and it has not been calm since.
     cut_ns: Option<u64>,
     /// How often a cut did not help, without a calm minute in between.
     in_vain: u32,
     /// The share that was too much; infinite = it is not known.
     too_much: f32,
-    /// How often it was, without more having been borne in between.
+    /// How often it was; one less for each step beyond it that has been borne.
     times: u32,
 }
 
@@ -68,6 +88,12 @@ impl Throttles {
         self.0.iter().flatten()
     }
 
+    /// Does everybody get the same? How long they have had it is another matter, and another one at every tick.
+    pub fn give_the_same(&self, other: &Throttles) -> bool {
+        let given = |throttle: &Throttle| (throttle.filesystem, throttle.jobs, throttle.share, throttle.was_cut());
+        self.iter().map(given).eq(other.iter().map(given))
+    }
+
     /// Who is limited somewhere.
     pub fn jobs(&self) -> JobSet {
         self.iter().fold(JobSet::default(), |jobs, throttle| jobs.or(&throttle.jobs))
@@ -87,8 +113,8 @@ impl Throttles {
     pub fn begin(&mut self, filesystem: u16, jobs: JobSet, step: f32, now_ns: u64) {
         if let Some(throttle) = self.of_mut(filesystem) {
             if !throttle.may_be(&jobs) {
-                throttle.share = throttle.share.min(step);
-                (throttle.changed_ns, throttle.cut_ns) = (now_ns, Some(now_ns));
+                throttle.set(throttle.share.min(step), now_ns);
+                throttle.cut_ns = Some(now_ns);
             }
             throttle.jobs = throttle.jobs.or(&jobs);
             return;
@@ -101,6 +127,10 @@ impl Throttles {
                 jobs,
                 share: step,
                 changed_ns: now_ns,
+                earned_ns: 0,
+                calm_ns: now_ns,
+                used_ns: now_ns,
+                slow_since_ns: None,
                 cut_ns: Some(now_ns),
                 in_vain: 0,
                 too_much: f32::INFINITY,
@@ -134,42 +164,47 @@ impl Throttles {
         }
     }
 
-    /// It has been calm for `calm_ns`: one more step to those whose last change is a `dwell` ago. Who has all of it is limited
-    /// no more.
-    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
+    /// It has been calm for `calm_ns`: more for those who have used what they had for a `dwell` since their last change; `used`
+    /// says who does, by filesystem. Who has borne four times what it began with is limited no more,
+    /// nor who has left it unused for long.
+    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, used: impl Fn(u16) -> bool, now_ns: u64) {
         for place in &mut self.0 {
             let Some(throttle) = place else { continue };
             throttle.cut_ns = None;
             if calm_ns >= MINUTE_NS {
                 throttle.in_vain = 0;
             }
-            let wait_ns = throttle.wait_ns(step, dwell_ns);
-            if calm_ns < dwell_ns || now_ns.saturating_sub(throttle.changed_ns) < wait_ns {
-                continue;
+            throttle.pass(used(throttle.filesystem), now_ns);
+            if calm_ns >= dwell_ns && throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
+                throttle.grow(step, now_ns);
             }
-            if throttle.share >= throttle.too_much {
-                (throttle.too_much, throttle.times) = (f32::INFINITY, 0);
-            }
-            throttle.share += step;
-            throttle.changed_ns = now_ns;
-            if throttle.share >= 1.0 {
+            if throttle.share >= ALL || throttle.unused_ns(now_ns) >= UNUSED_NS {
                 *place = None;
             }
         }
     }
 
-    /// It has not been calm since their last change so long ago, and nobody says that it is batch's doing: limited no more. Else
+    /// It has not been calm for so long, nor was there a change, and nobody says that it is batch's doing: limited no more. Else
     /// they would stay so for as long as storage is slow for reasons of its own.
     pub fn give_up(&mut self, after_ns: u64, now_ns: u64) {
         for place in &mut self.0 {
-            place.take_if(|throttle| now_ns.saturating_sub(throttle.changed_ns) >= after_ns);
+            place.take_if(|throttle| {
+                let since_ns = *throttle.slow_since_ns.get_or_insert(now_ns);
+                now_ns.saturating_sub(since_ns.max(throttle.changed_ns)) >= after_ns
+            });
         }
+    }
+
+    /// Has somebody used a limited share within the last minute? What storage is like then is not what it is like.
+    pub fn in_use(&self, now_ns: u64) -> bool {
+        self.iter().any(|throttle| throttle.unused_ns(now_ns) < MINUTE_NS)
     }
 
     /// They run again: from now on the share can grow.
     pub fn run(&mut self, now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {
-            (throttle.changed_ns, throttle.cut_ns) = (now_ns, None);
+            throttle.set(throttle.share, now_ns);
+            (throttle.calm_ns, throttle.cut_ns) = (now_ns, None);
         }
     }
 
@@ -212,6 +247,7 @@ impl Throttles {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
+const TICK_MAX_NS: u64 = 1_000_000_000;
 
 impl Throttle {
     /// It has been cut, and has not been calm since: or it has just begun.
@@ -224,20 +260,54 @@ impl Throttle {
         self.jobs.and(jobs) == *jobs
     }
 
-    /// How long their share is left alone before it grows.
+    fn set(&mut self, share: f32, now_ns: u64) {
+        (self.share, self.changed_ns, self.earned_ns) = (share, now_ns, 0);
+    }
+
+    /// A calm tick. Where the last one was long ago it was not calm in between, or nobody heard whether it was.
+    fn pass(&mut self, used: bool, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.calm_ns, now_ns));
+        self.slow_since_ns = None;
+        if used {
+            self.earned_ns += if passed_ns <= TICK_MAX_NS { passed_ns } else { 0 };
+            self.used_ns = now_ns;
+        }
+    }
+
+    fn unused_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.used_ns)
+    }
+
+    fn more(&self, step: f32) -> f32 {
+        if self.share < 1.0 {
+            self.share + step
+        } else {
+            GROWTH * self.share
+        }
+    }
+
+    /// For how long they must have used their share before it grows.
     fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
-        match self.share + step > NEAR * self.too_much {
+        match self.more(step) > NEAR * self.too_much {
             true => (CAREFUL * dwell_ns) << self.times.saturating_sub(1).min(DOUBLINGS),
             false => dwell_ns,
         }
     }
 
+    fn grow(&mut self, step: f32, now_ns: u64) {
+        let more = self.more(step);
+        if self.share >= self.too_much {
+            self.times = self.times.saturating_sub(1);
+            self.too_much = if self.times == 0 { f32::INFINITY } else { more };
+        }
+        self.set(more, now_ns);
+    }
+
     fn halve(&mut self, least: f32, now_ns: u64) {
         if self.cut_ns.is_none() {
-            (self.too_much, self.times) = (self.share, self.times + 1);
+            (self.too_much, self.times) = (self.share, (self.times + 1).min(DOUBLINGS + 1));
         }
-        self.share = (self.share / 2.0).max(least);
-        self.changed_ns = now_ns;
+        self.set((self.share / 2.0).max(least), now_ns);
         self.cut_ns = Some(now_ns);
     }
 }
@@ -263,29 +333,80 @@ mod tests {
         throttles.of(3).map_or(1.0, |throttle| throttle.share)
     }
 
+    /// Calm for long, once a second, and all is used; from the second after this one.
+    fn pass(throttles: &mut Throttles, from: u64, seconds: u64) {
+        (from + 1..=from + seconds).for_each(|second| throttles.ease(20 * S, STEP, 2 * S, |_| true, second * S));
+    }
+
+    /// The same until their share is this, or for so long; how long it took.
+    fn until(throttles: &mut Throttles, wanted: f32, from: u64, seconds: u64) -> Option<u64> {
+        (1..=seconds).find(|second| {
+            pass(throttles, from + second - 1, 1);
+            share(throttles) >= wanted - 1e-3
+        })
+    }
+
     #[test]
-    fn one_step_more_after_each_calm_dwell_until_all_is_given_back() {
+    fn one_step_more_after_each_calm_dwell_in_which_it_was_used() {
         let mut throttles = limited();
-        for tick in 0..1000 {
-            throttles.ease(5 * S, STEP, 2 * S, S + tick * S / 50);
-        }
-        assert!((share(&throttles) - 1.0).abs() < 1e-3, "20 s: nine steps and the first");
-        let mut throttles = limited();
-        throttles.ease(2 * S - 1, STEP, 2 * S, 10 * S);
+        throttles.ease(2 * S - 1, STEP, 2 * S, |_| true, 2 * S);
+        throttles.ease(2 * S - 1, STEP, 2 * S, |_| true, 3 * S);
         assert_eq!(share(&throttles), STEP, "not calm for long enough");
-        throttles.ease(2 * S, STEP, 2 * S, 10 * S);
-        throttles.ease(3 * S, STEP, 2 * S, 11 * S);
+        pass(&mut throttles, 3, 1);
+        assert_eq!(share(&throttles), 2.0 * STEP);
+        pass(&mut throttles, 4, 1);
         assert_eq!(share(&throttles), 2.0 * STEP, "and not twice in a dwell");
-        for dwell in 0..8 {
-            throttles.ease(20 * S, STEP, 2 * S, (12 + 2 * dwell) * S);
-        }
+        assert_eq!(until(&mut throttles, 1.0, 5, 60), Some(15));
+        // What they did when they were caught may have been little: beyond it the way goes on, faster.
+        assert_eq!(until(&mut throttles, 1.95, 20, 60), Some(6));
+        pass(&mut throttles, 26, 6);
+        assert!(!throttles.is_empty());
+        pass(&mut throttles, 32, 2);
+        assert!(throttles.is_empty());
+    }
+
+    #[test]
+    fn who_rests_keeps_his_limit_and_learns_nothing_from_it() {
+        let mut throttles = limited();
+        (2..600).for_each(|second| throttles.ease(600 * S, STEP, 2 * S, |_| false, second * S));
+        assert_eq!(share(&throttles), STEP);
+        assert!(!throttles.in_use(599 * S) && throttles.in_use(60 * S));
+        // He is back: the time of rest has earned him nothing.
+        pass(&mut throttles, 599, 1);
+        assert_eq!(share(&throttles), STEP);
+        pass(&mut throttles, 600, 1);
+        assert_eq!(share(&throttles), 2.0 * STEP);
+        // For how long he was away before does not count.
+        let rest = |throttles: &mut Throttles, second| throttles.ease(600 * S, STEP, 2 * S, |_| false, second * S);
+        (602..1200).for_each(|second| rest(&mut throttles, second));
+        assert!(!throttles.is_empty());
+        (1200..1202).for_each(|second| rest(&mut throttles, second));
+        assert!(throttles.is_empty(), "ten minutes");
+    }
+
+    #[test]
+    fn time_in_which_nothing_was_heard_earns_nothing() {
+        let mut throttles = limited();
+        pass(&mut throttles, 1, 1);
+        pass(&mut throttles, 90, 1);
+        assert_eq!(share(&throttles), STEP);
+    }
+
+    #[test]
+    fn nobody_stays_limited_for_what_is_slow_without_him() {
+        let mut throttles = limited();
+        pass(&mut throttles, 1, 1);
+        // However long ago it was changed: it has been slow only since now.
+        (100..160).for_each(|second| throttles.give_up(60 * S, second * S));
+        assert!(!throttles.is_empty());
+        throttles.give_up(60 * S, 160 * S);
         assert!(throttles.is_empty());
     }
 
     #[test]
     fn a_cut_halves_and_is_given_time_to_help() {
         let mut throttles = limited();
-        (0..4).for_each(|dwell| throttles.ease(20 * S, STEP, 2 * S, (10 + 2 * dwell) * S));
+        pass(&mut throttles, 1, 8);
         let before = share(&throttles);
         assert_eq!(throttles.cut(3, STEP, S, 20 * S), Cut::Now);
         assert_eq!(share(&throttles), before / 2.0);
@@ -293,52 +414,39 @@ mod tests {
         assert_eq!((throttles.cut(3, STEP, S, 21 * S), throttles.in_vain(3)), (Cut::InVain, 1));
         assert_eq!(share(&throttles), before / 2.0);
         // Calm in between: the next one is a new one, and after a minute what was in vain is forgotten.
-        throttles.ease(S, STEP, 2 * S, 22 * S);
+        throttles.ease(S, STEP, 2 * S, |_| true, 22 * S);
         assert_eq!(throttles.cut(3, STEP, S, 23 * S), Cut::Now);
-        throttles.ease(MINUTE_NS, STEP, 2 * S, 90 * S);
+        throttles.ease(MINUTE_NS, STEP, 2 * S, |_| true, 90 * S);
         assert_eq!(throttles.in_vain(3), 0);
-    }
-
-    /// Eases them once a second until their share is this, or for so long; how long it took.
-    fn until(throttles: &mut Throttles, wanted: f32, from: u64, seconds: u64) -> Option<u64> {
-        (1..=seconds).find(|second| {
-            throttles.ease(20 * S, STEP, 2 * S, (from + second) * S);
-            share(throttles) >= wanted - 1e-3
-        })
     }
 
     #[test]
     fn where_it_was_too_much_they_come_back_with_care_and_each_time_with_more() {
         let mut throttles = limited();
-        assert_eq!(
-            until(&mut throttles, 0.4, 10, 60),
-            Some(5),
-            "a step at once and each dwell time: nobody knows better"
-        );
+        assert_eq!(until(&mut throttles, 0.4, 1, 60), Some(6), "a step each dwell time: nobody knows better");
         throttles.cut(3, STEP, S, 20 * S);
         throttles.run(22 * S);
-        assert_eq!(until(&mut throttles, 0.3, 22, 60), Some(2), "far from it as ever");
-        assert_eq!(until(&mut throttles, 0.4, 24, 60), Some(8), "four dwell times");
-        throttles.cut(3, STEP, S, 40 * S);
-        throttles.run(42 * S);
-        assert_eq!(until(&mut throttles, 0.4, 42, 60), Some(2 + 16), "and eight");
-        // Borne there for as long: what is above is as if new.
-        assert_eq!(until(&mut throttles, 0.5, 60, 60), Some(16));
-        assert_eq!(until(&mut throttles, 0.7, 76, 60), Some(4));
-        throttles.cut(3, STEP, S, 90 * S);
-        throttles.run(92 * S);
-        assert_eq!(until(&mut throttles, 0.45, 92, 60), Some(2));
+        assert_eq!(until(&mut throttles, 0.3, 22, 99), Some(32), "half of it was borne; above that 16 dwell times");
+        throttles.cut(3, STEP, S, 60 * S);
+        throttles.run(62 * S);
+        assert!((share(&throttles) - 0.15).abs() < 1e-3);
+        assert_eq!(until(&mut throttles, 0.25, 62, 99), Some(64), "and 32: it was too much twice");
+        // Borne as much, and more: for each step beyond it one time is forgotten, then all.
+        assert_eq!(until(&mut throttles, 0.35, 126, 99), Some(64));
+        assert_eq!(until(&mut throttles, 0.45, 190, 99), Some(64));
+        assert_eq!(until(&mut throttles, 0.55, 254, 99), Some(32));
+        assert_eq!(until(&mut throttles, 0.85, 286, 99), Some(6));
     }
 
     #[test]
     fn two_cuts_of_one_freeze_are_one_that_was_too_much() {
         let mut throttles = limited();
-        until(&mut throttles, 0.8, 10, 60);
+        until(&mut throttles, 0.8, 1, 60);
         throttles.cut(3, STEP, S, 60 * S);
         throttles.halve(3, STEP, 60 * S);
         throttles.run(62 * S);
         assert!((share(&throttles) - 0.2).abs() < 1e-3);
-        assert_eq!(until(&mut throttles, 0.6, 62, 60), Some(8), "0.4 was never too much");
+        assert_eq!(until(&mut throttles, 0.4, 62, 60), Some(4), "0.4 was never too much");
     }
 
     #[test]
@@ -354,7 +462,7 @@ mod tests {
     #[test]
     fn more_disks_than_there_is_room_for() {
         let mut throttles = limited();
-        throttles.ease(2 * S, STEP, 2 * S, 10 * S);
+        pass(&mut throttles, 1, 2);
         (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
         assert_eq!(throttles.of(3), None, "who had most");
         assert_eq!(throttles.iter().count(), DISKS);

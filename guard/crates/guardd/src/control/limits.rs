@@ -16,6 +16,10 @@ const LEAST: Rate = Rate { requests: LITTLE.0 as f32, bytes: LITTLE.1 as f32, re
 /// Percent of a limit that is left for the direction in which little or nothing was done when it began.
 const OTHER_WAY: f32 = 25.0;
 
+/// Who does less than this part of what he is left does not use it. A limit is of reads and writes in the parts in which they were
+/// done when it began: who does only the other thing now cannot do more than a quarter.
+const USED: f32 = 0.2;
+
 /// The same for all of batch in the storage daemons, on each filesystem.
 pub const LEAST_EVERYWHERE: Allowance =
     Allowance { device: (Allowance::EVERY, Allowance::EVERY), bytes: LITTLE.1, operations: LITTLE.0 };
@@ -39,13 +43,15 @@ pub struct Limits {
     daemons: [Option<Allowance>; DISKS],
     /// Those of them that are less than before, until somebody asks.
     slowed: [Option<Allowance>; DISKS],
+    /// Is what is left used, by filesystem? Empty where nobody is limited.
+    used: Vec<bool>,
 }
 
 impl Limits {
     /// Takes over what the ladder wants. `Some(less)` when that changes limits of jobs: somebody gets less than before, or is limited no
     /// more.
     pub fn follow(&mut self, throttles: &Throttles, board: &Board) -> Option<bool> {
-        if *throttles == self.throttles {
+        if throttles.give_the_same(&self.throttles) {
             return None;
         }
         self.throttles = *throttles;
@@ -69,6 +75,25 @@ impl Limits {
         let less = self.jobs.iter().any(|limit| given(&before, limit).is_none_or(|before| limit.requests < before));
         let freed = before.iter().any(|limit| given(&self.jobs, limit).is_none());
         Some(less || freed)
+    }
+
+    /// Looks whether those who are limited use what they are left.
+    pub fn look(&mut self, board: &Board) {
+        self.used.clear();
+        if self.throttles.is_empty() {
+            return;
+        }
+        self.used.resize(board.filesystems.len(), true);
+        for throttle in self.throttles.iter() {
+            if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
+                *used = uses(&self.bases, throttle, board);
+            }
+        }
+    }
+
+    /// As was seen then, by filesystem; shorter = nobody is limited there.
+    pub fn used(&self) -> &[bool] {
+        &self.used
     }
 
     /// The filesystems are others now: what is known of their indices says nothing.
@@ -159,6 +184,29 @@ fn base(bases: &mut Vec<Base>, filesystem: u16, job: Option<u64>, now: impl FnOn
     rate
 }
 
+/// Does one of those who are limited there do more than a little of what he is left? So does he for whom no limit was found.
+fn uses(bases: &[Base], throttle: &Throttle, board: &Board) -> bool {
+    let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return true };
+    let now = |job: Option<u64>| match job {
+        None => pace.daemon,
+        Some(number) => {
+            let mut places = board.jobs.iter().filter(|(_, job)| job.number == number).map(|(place, _)| place);
+            let place = places.next();
+            let known = pace.jobs.iter().find(|(known, _)| Some(usize::from(*known)) == place);
+            known.map(|(_, rate)| *rate).unwrap_or_default()
+        }
+    };
+    let limited = bases.iter().filter(|base| base.filesystem == throttle.filesystem);
+    let mut limited = limited.filter_map(|base| Some((base.job, base.rate?))).peekable();
+    limited.peek().is_none()
+        || limited.any(|(job, rate)| {
+            let of = if job.is_some() { throttle.jobs.len() } else { 1 };
+            let (requests, bytes) = part(rate, throttle.share, of);
+            let now = now(job);
+            now.requests >= USED * requests as f32 || now.bytes >= USED * bytes as f32
+        })
+}
+
 /// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
 /// a request of any size must be through in a moment.
 fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
@@ -241,7 +289,7 @@ mod tests {
         assert_eq!(rig.limits.jobs()[0].reads, 75, "it only read; the rest is for its writes");
         // What it does under the limit changes nothing.
         rig.goes("a.scope", 400.0);
-        rig.throttles.ease(10, STEP, 1, 10);
+        rig.throttles.ease(10, STEP, 1, |_| true, 10);
         assert_eq!(rig.follow(), Some(false), "more is nothing to talk about");
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 800, 52_428_800)]);
         rig.throttles.cut(0, STEP, 1, 20);
@@ -262,7 +310,7 @@ mod tests {
         rig.follow();
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 4, 1_048_576)], "two share the least");
         rig.goes("b.scope", 5000.0);
-        rig.throttles.ease(10, STEP, 1, 10);
+        rig.throttles.ease(10, STEP, 1, |_| true, 10);
         rig.follow();
         assert_eq!(rig.of_jobs().len(), 1, "what it does later is another matter");
         drop(rig.folder);
@@ -277,7 +325,7 @@ mod tests {
         let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
         assert_eq!(rig.limits.daemons().collect::<Vec<_>>(), [&allowance]);
         assert_eq!((rig.limits.slowed().collect::<Vec<_>>(), rig.limits.slowed().count()), (vec![allowance], 0));
-        rig.throttles.ease(10, STEP, 1, 10);
+        rig.throttles.ease(10, STEP, 1, |_| true, 10);
         rig.follow();
         assert_eq!(
             (rig.limits.daemons().count(), rig.limits.slowed().count()),
@@ -290,7 +338,7 @@ mod tests {
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
         rig.board.pace[0].daemon = Rate { requests: 900.0, bytes: 9e7, reads: 0.0 };
-        rig.throttles.ease(10, STEP, 1, 10);
+        rig.throttles.ease(10, STEP, 1, |_| true, 10);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "nobody is slow because of it");
         rig.throttles.cut(0, STEP, 1, 20);
@@ -312,6 +360,41 @@ mod tests {
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 30_000_000)]);
+    }
+
+    #[test]
+    fn who_is_limited_uses_it_or_does_not() {
+        let mut rig = Rig::new();
+        let used = |rig: &mut Rig| {
+            rig.limits.look(&rig.board);
+            rig.limits.used().to_vec()
+        };
+        assert!(used(&mut rig).is_empty(), "nobody is limited");
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        for (requests, expected) in [(4000.0, true), (100.0, true), (70.0, false), (0.0, false)] {
+            rig.goes("a.scope", requests);
+            assert_eq!(used(&mut rig), [expected], "{requests} of 400 per second");
+        }
+        // Somebody else works there.
+        rig.goes("b.scope", 400.0);
+        assert_eq!(used(&mut rig), [false]);
+        // Little in requests may be much in bytes.
+        rig.board.pace[0].jobs = vec![(rig.place("a.scope") as u16, Rate { requests: 3.0, bytes: 2e7, reads: 0.0 })];
+        assert_eq!(used(&mut rig), [true]);
+        // Through the storage daemons; and where nothing was worth a limit.
+        let mut rig = Rig::new();
+        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
+        rig.begin(&[]);
+        rig.follow();
+        assert_eq!(used(&mut rig), [true]);
+        rig.board.pace[0].daemon = Rate::default();
+        assert_eq!(used(&mut rig), [false]);
+        let mut rig = Rig::new();
+        rig.goes("a.scope", 3.0);
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!(used(&mut rig), [true], "what no limit keeps from anything goes on as before");
     }
 
     #[test]

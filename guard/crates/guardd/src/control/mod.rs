@@ -220,6 +220,7 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.evaluator.finish(now_ns, self.board.storage, self.ladder.acting());
         self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
         self.read_gauges(now_ns);
+        self.limits.look(&self.board);
         let inputs = Inputs {
             verdicts: self.board.evaluator.verdicts(),
             gauges: &self.judged,
@@ -229,6 +230,7 @@ impl<F: Freezer> ControlLoop<F> {
             guilty: &self.board.guilty,
             others_use: &self.board.others_use,
             held_work: &self.board.held_work,
+            used: self.limits.used(),
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             oldest_first: self.board.jobs.oldest_first(),

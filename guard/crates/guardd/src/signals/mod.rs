@@ -198,7 +198,7 @@ pub struct Rate {
 /// How fast batch goes on the disk of one filesystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Those who do nearly all of it, by their places in the job table.
+    /// Those who do nearly all of it, and those who are limited, by their places in the job table.
     pub jobs: Vec<(u16, Rate)>,
     /// Through the storage daemons.
     pub daemon: Rate,

@@ -84,6 +84,8 @@ pub struct Inputs<'a> {
     pub guilty: &'a [Option<JobSet>],
     /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
     pub others_use: &'a [bool],
+    /// Do those who are limited on each filesystem use what they are left? A shorter slice = unknown, counts as use.
+    pub used: &'a [bool],
     /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
     /// counts as no.
     pub held_work: &'a [bool],
@@ -239,9 +241,9 @@ impl Ladder {
         // A precaution too: what it cut short looks like requests that share their fate, and a detector that learned
         // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
         // frequent their budget suspends them, and then that is learned.
-        // Nor while somebody is limited: what storage is like then is not what it is like.
+        // Nor while somebody uses a limited share: what storage is like then is not what it is like.
         let squeezed = memory.squeezes.iter().any(|squeeze| squeeze.share() < 1.0);
-        self.acting = memory.freeze.is_some() || recently || !memory.throttles.is_empty() || squeezed;
+        self.acting = memory.freeze.is_some() || recently || memory.throttles.in_use(now_ns) || squeezed;
         self.actions(&view, events)
     }
 

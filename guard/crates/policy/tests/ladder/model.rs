@@ -126,6 +126,7 @@ impl Model {
             guilty: &[],
             others_use: &[],
             held_work: &[],
+            used: &[],
             jobs: Some(4),
             living: policy::JobSet::default(),
             oldest_first: &[],

@@ -156,6 +156,7 @@ impl Disks {
             guilty: &[guilty, None],
             others_use: &[false, true],
             held_work: &[false, false],
+            used: &[],
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             oldest_first: &[0, 1, 2],

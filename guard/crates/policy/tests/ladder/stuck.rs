@@ -83,6 +83,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         guilty: &[],
         others_use: &[],
         held_work: &[],
+        used: &[],
         jobs: None,
         living: policy::JobSet::default(),
         oldest_first: &[],

@@ -58,9 +58,29 @@ fn the_limit_is_there_before_they_run_again_and_grows_while_it_is_calm() {
     steps.run(4 * DWELL);
     assert!((share(&steps) - 0.3).abs() < 1e-6);
     steps.run(14 * DWELL);
+    // What they did then may have been little: the way goes on beyond it.
+    assert!((share(&steps) - 1.0).abs() < 1e-3);
+    steps.run(10 * DWELL);
     assert_eq!(steps.state(), NodeState::Open);
     assert_eq!(steps.said().last(), Some(&(Cause::ThrottleOver, Deed::Lift)));
     assert!(steps.actions().throttles.is_empty());
+}
+
+#[test]
+fn who_rests_after_an_attack_comes_back_with_the_limit_he_had() {
+    let mut steps = throttled();
+    steps.run(3 * DWELL + TICK);
+    let before = share(&steps);
+    steps.used[0] = false;
+    steps.run(300 * S);
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before));
+    assert!(steps.actions().admit && !steps.ladder.acting(), "storage is what it is like without him");
+    steps.used[0] = true;
+    steps.run(DWELL + TICK);
+    assert!(share(&steps) > before && steps.ladder.acting());
+    steps.used[0] = false;
+    steps.run(601 * S);
+    assert_eq!((steps.state(), steps.actions().throttles.is_empty()), (NodeState::Open, true));
 }
 
 #[test]

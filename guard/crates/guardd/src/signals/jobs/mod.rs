@@ -17,8 +17,9 @@ use super::{work, Board, Daemons, Pace, Rate, Reading, Sample, Signal, Work, HUR
 /// More jobs than are often to blame for one disk: room for them is made at the start.
 const PACED: usize = 16;
 
-/// A shorter spell says little about a rate.
-const SPELL_MIN: f32 = 0.05;
+/// A shorter spell says little about a rate: what waits in many threads comes all at once, and may be answered by a cache of the
+/// disk.
+const SPELL_MIN: f32 = 0.25;
 
 /// What has been done on one disk: what the counters said last, and the work of the last two spells between readings.
 #[derive(Clone, Copy, Debug, Default)]
@@ -345,7 +346,9 @@ impl Jobs {
                 pace.daemon = spell.asked.rate(&spell.seconds);
                 pace.jobs.clear();
                 let rate = |place: usize| Some(rows.get(place)?.as_ref()?.meters.get(filesystem)?.rate(&spell.seconds));
-                let named = set.iter().flat_map(JobSet::iter).filter_map(|place| Some((place as u16, rate(place)?)));
+                // And of those who are limited: do they use it?
+                let named = set.unwrap_or_default().or(&board.limited);
+                let named = named.iter().filter_map(|place| Some((place as u16, rate(place)?)));
                 pace.jobs.extend(named);
             }
             // Of the last spell alone, without what those who stand still had written before.
