@@ -119,6 +119,10 @@ impl Hold {
 /// Together those to blame have done at least this share of what batch did on the device.
 const COVERED: f32 = 0.9;
 
+/// Who did less than this share of what the first of them did is none of them, unless those together did more than that share of
+/// all: beside a hog that thrashes swap everybody has some of his own pages to fetch.
+const SLIGHT: f32 = 0.125;
+
 /// The fewest jobs that did nearly all of batch's work on a device. `work` = work done lately by each job, in any unit; `all` = that of
 /// batch as a whole, in which there may be more: of jobs that have ended, or of clients of the storage daemons who are none of them.
 /// Seeks hide behind streams when work is counted in bytes, and streams behind seeks when it is counted in requests: ask for both.
@@ -137,6 +141,12 @@ pub fn guilty(work: &mut [(usize, f32)], all: f32) -> Option<JobSet> {
         }
         covered += work;
         set.insert(place);
+    }
+    let first = work.first().map_or(0.0, |(_, work)| *work);
+    let slight = || work.iter().filter(|(place, work)| set.contains(*place) && *work < SLIGHT * first);
+    if slight().map(|(_, work)| work).sum::<f32>() <= SLIGHT * covered {
+        let slight: JobSet = slight().map(|(place, _)| *place).collect();
+        slight.iter().for_each(|place| set.remove(place));
     }
     (covered >= enough && !set.is_empty()).then_some(set)
 }
@@ -188,6 +198,15 @@ mod tests {
     fn two_hogs_are_named_and_who_does_nothing_never_is() {
         assert_eq!(places(guilty(&mut [(0, 50.0), (1, 0.0), (2, 45.0), (3, 5.0)], 100.0)), [0, 2]);
         assert_eq!(places(guilty(&mut [(0, 30.0), (1, 0.0), (2, 30.0), (3, 30.0)], 90.0)), [0, 2, 3]);
+    }
+
+    #[test]
+    fn who_did_next_to_nothing_beside_a_hog_is_no_hog_but_many_of_them_are() {
+        assert_eq!(places(guilty(&mut [(0, 10.0), (1, 89.0)], 100.0)), [1]);
+        assert_eq!(places(guilty(&mut [(0, 12.0), (1, 88.0)], 100.0)), [0, 1], "a seventh of what he did");
+        let mut many: Vec<(usize, f32)> = (1..=9).map(|place| (place, 6.0)).collect();
+        many.push((0, 50.0));
+        assert_eq!(guilty(&mut many, 104.0).map(|set| set.len()), Some(9), "nearly half of it is theirs");
     }
 
     #[test]

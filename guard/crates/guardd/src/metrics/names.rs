@@ -76,7 +76,7 @@ metrics! {
     Gauge NEEDLESS_SHARE "beer_precautionary_freezes_needless_ratio" "Share of the last hour spent in needless precautionary freezes."
     Counter FREEZES "beer_freezes_total" "Freezes on strong evidence."
     Counter FROZEN_SECONDS "beer_frozen_seconds_total" "Time in which batch stood still, by kind of freeze."
-    Gauge THROTTLE_SHARE "beer_throttle_share_ratio" "Share that the jobs which made the disk slow get of what they did there then; absent where nobody is limited."
+    Gauge THROTTLE_SHARE "beer_throttle_share_ratio" "Share that the jobs which made the disk slow get of what they did there then (it may come to be more than 1); absent where nobody is limited."
     Gauge THROTTLED_JOBS "beer_throttled_jobs" "Jobs that are limited on the disk."
     Gauge BATCH_ALLOWED "beer_batch_allowed_ratio" "Share that batch as a whole may have of the CPU, memory or network that it has when storage is not short of it."
     Counter LIMIT_DRIFTS "beer_limit_drifts_total" "Times somebody else had changed a limit of a job, or of batch as a whole."
