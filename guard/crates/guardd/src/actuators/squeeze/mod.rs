@@ -195,7 +195,8 @@ impl SqueezeActuator {
 
     fn give_back(&mut self, resource: Resource) -> Option<Squeezed> {
         let before = self.before[resource as usize].clone()?;
-        let done = if self.slice.exists() { self.systemctl(self.returns(&before.assignments)) } else { Ok(()) };
+        // Also where it has been stopped: systemd would make the next one as this one was.
+        let done = self.systemctl(self.returns(&before.assignments));
         if done.is_ok() {
             self.before[resource as usize] = None;
             self.applied[resource as usize].clear();

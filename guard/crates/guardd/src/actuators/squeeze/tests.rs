@@ -133,7 +133,7 @@ fn only_our_properties_are_given_back_whatever_the_file_says() {
 }
 
 #[test]
-fn a_failure_is_tried_again_and_a_slice_that_is_gone_has_nothing_to_give_back() {
+fn a_failure_is_tried_again_and_a_slice_that_was_stopped_does_not_come_back_with_less() {
     let mut rig = Rig::new();
     std::fs::write(rig.folder.path().join("slow"), "").unwrap();
     assert!(!rig.make(0.5, 1.0)[0].1 && rig.there("squeezed"));
@@ -142,6 +142,9 @@ fn a_failure_is_tried_again_and_a_slice_that_is_gone_has_nothing_to_give_back() 
     std::fs::remove_dir_all(rig.folder.path().join("beer-jobs.slice")).unwrap();
     assert_eq!(rig.make(0.25, 1.0), []);
     assert_eq!(rig.make(1.0, 1.0), [(None, true)]);
+    let said = std::fs::read_to_string(rig.folder.path().join("systemctl.said")).unwrap();
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.ends_with("AllowedCPUs= CPUQuota= CPUWeight=100"), "systemd remembers the slice: {last}");
 }
 
 #[test]
