@@ -229,6 +229,7 @@ impl Worker {
         if let Err(error) = self.disks.know(&disks) {
             eprintln!("<4>{error:#}: without a guard batch would have all of the data disks");
         }
+        self.disks.arm(&disks);
         self.data_disks = disks;
     }
 

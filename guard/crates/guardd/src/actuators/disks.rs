@@ -3,6 +3,7 @@
 //! there at all (fail-safe). `io.max` of the slice of the jobs, on each disk that storage serves from. Slow: for the actuator
 //! thread only.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -122,6 +123,22 @@ impl DisksActuator {
         std::fs::write(&fresh, lines.concat())
             .and_then(|()| std::fs::rename(&fresh, &path))
             .with_context(|| format!("{}", path.display()))
+    }
+
+    /// Has the kernel make ready what `io.max` needs on these disks, and changes nothing: since Linux 6.10 it does so with the first
+    /// write for a disk, and stops that disk's queue until all that is in it is done (`blk_throtl_init`). Better now than
+    /// while batch floods it. Beside all else, because a disk that hangs lets nobody return from there.
+    pub fn arm(&self, disks: &[(u32, u32)]) {
+        let path = self.slice.join("io.max");
+        let disks = disks.to_vec();
+        let arm = move || {
+            for (major, minor) in disks {
+                // What cannot be written now is none the worse later, when it is said.
+                let file = std::fs::OpenOptions::new().write(true).open(&path);
+                let _ = file.and_then(|mut file| file.write_all(format!("{major}:{minor} \n").as_bytes()));
+            }
+        };
+        let _ = std::thread::Builder::new().name("arm".into()).stack_size(64 << 10).spawn(arm);
     }
 
     /// The disks that some guard knew; none where there has been no guard since the node was started.
@@ -293,6 +310,17 @@ mod tests {
         std::fs::rename(rig.0.path().join("elsewhere"), &slice).unwrap();
         assert_eq!(said(actuator.make(&[])), Some((false, true)));
         assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
+    }
+
+    #[test]
+    fn to_arm_a_disk_names_it_and_no_limit() {
+        let rig = Rig::new("");
+        rig.made(DisksActuator::of_guard).arm(&DISKS[..1]);
+        let begun = std::time::Instant::now();
+        while rig.io_max().is_empty() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::yield_now();
+        }
+        assert_eq!(rig.io_max(), "254:16 \n");
     }
 
     #[test]
