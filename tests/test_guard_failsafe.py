@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
@@ -72,12 +74,13 @@ def limits_of_disks(node: Machine) -> str:
 
 
 @AGAIN
+@pytest.mark.parametrize("hog", ["direct", pytest.param("cached", marks=pytest.mark.full)])
 def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
-    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:
     """What it does to storage with nobody there at all, not even the fail-safe, is test_protection_disk's."""
     guard.wait_for_state("open", timeout=120)
-    jobs = Jobs.start(node, batch, "direct")
+    jobs = Jobs.start(node, batch, hog)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
@@ -85,7 +88,7 @@ def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     print(limits_of_disks(node))
     before = disk_requests(node, jobs.scopes[0], "rios", "wios")
     seen = attack(node, batch, storage, jobs, neighbours)
-    seen.figures("disk hog, no guard but its fail-safe", node, jobs)
+    seen.figures(f"disk hog, {hog}, no guard but its fail-safe", node, jobs)
     assert_undisturbed(neighbours, seen.began, seen.began + ATTACK)
     assert percentile(seen.samples.due_between(seen.began, seen.began + ATTACK), 99) <= OBJECTIVE_SECONDS
     assert disk_requests(node, jobs.scopes[0], "rios", "wios") > before, "the hog did nothing"
@@ -97,4 +100,30 @@ def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     assert "IO" not in left, f"they would hide later changes of the unit: {left}"
     report = report_of(jobs.innocent, timeout=400)
     assert report["longest_gap_seconds"] < 5, "the innocent stood still"
+    assert_one_run(jobs.innocent)
+
+
+@pytest.mark.full
+def test_a_hog_has_little_of_the_disk_while_nothing_is_heard_of_storage(
+    node: Machine, batch: Batch, guard: Guard
+) -> None:
+    """XRootD hangs, and nobody knows what its clients see: `stale_floor`. The innocent computes on, with less."""
+    guard.wait_for_state("open", timeout=120)
+    jobs = Jobs.start(node, batch, "direct")
+    try:
+        node.execute("pkill -STOP -x xrootd")
+        wait_until(lambda: limits_of_disks(node) != "", 120, "batch is limited on the data disks", explain=guard.why)
+        batch.signal(jobs.scopes[1])
+        batch.signal(jobs.scopes[0])
+        time.sleep(5)
+        before = disk_requests(node, jobs.scopes[0], "rios", "wios")
+        time.sleep(20)
+        done = disk_requests(node, jobs.scopes[0], "rios", "wios") - before
+    finally:
+        node.execute("pkill -CONT -x xrootd")
+    print(f"{done} disk requests of the hog in 20 s")
+    assert 0 < done <= 1.5 * 20 * 8, "8 requests/s are what batch is left"
+    assert "frozen 1" not in node.execute(f"cat {JOBS}/cgroup.events").stdout
+    wait_until(lambda: limits_of_disks(node) == "", 30, "storage is heard, and the disks are free", explain=guard.why)
+    report_of(jobs.innocent, timeout=400)
     assert_one_run(jobs.innocent)

@@ -50,6 +50,7 @@ STORAGE = "storage.slice"
 
 HOGS = {
     "direct": "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1",
+    "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 40 --on-signal 1",
     # Vector reads: else an emulated CPU is probably what limits it, before the disk (24 streams of 16 KiB reads took
     # 24 % of the disk). Some 768 places are asked for when the freeze comes: they must not be read all the same.
     "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --block 4KiB --pieces 32 "

@@ -25,6 +25,9 @@ const NEAR: f32 = 0.5;
 const CAREFUL: u64 = 16;
 const DOUBLINGS: u32 = 4;
 
+/// But no longer than this, or than one dwell time.
+const WAIT_MAX_NS: u64 = 600_000_000_000;
+
 /// From all that they did on more is given by this factor: what they did in the moment in which they were caught may have been
 /// little.
 const GROWTH: f32 = 1.25;
@@ -46,15 +49,18 @@ pub struct Throttle {
     pub share: f32,
     /// It was given, or last changed, then.
     changed_ns: u64,
-    /// How long they have used it in calm since then; when it was last looked at, and last used.
-    earned_ns: u64,
-    calm_ns: u64,
+    /// They use what they have, and did so last then.
+    using: bool,
     used_ns: u64,
-    /// Since when it has not been calm.
+    /// How long they have used it in calm since it changed, and since a cut; the last calm tick.
+    earned_ns: u64,
+    good_ns: u64,
+    calm_ns: u64,
+    /// Since when it has not been calm for a dwell time.
     slow_since_ns: Option<u64>,
     /// It was cut then, and it has not been calm since.
     cut_ns: Option<u64>,
-    /// How often a cut did not help, without a calm minute in between.
+    /// How often a cut did not help, without a minute of calm use in between.
     in_vain: u32,
     /// The share that was too much; infinite = it is not known.
     too_much: f32,
@@ -114,7 +120,7 @@ impl Throttles {
         if let Some(throttle) = self.of_mut(filesystem) {
             if !throttle.may_be(&jobs) {
                 throttle.set(throttle.share.min(step), now_ns);
-                throttle.cut_ns = Some(now_ns);
+                (throttle.cut_ns, throttle.used_ns) = (Some(now_ns), now_ns);
             }
             throttle.jobs = throttle.jobs.or(&jobs);
             return;
@@ -127,9 +133,11 @@ impl Throttles {
                 jobs,
                 share: step,
                 changed_ns: now_ns,
-                earned_ns: 0,
-                calm_ns: now_ns,
+                using: true,
                 used_ns: now_ns,
+                earned_ns: 0,
+                good_ns: 0,
+                calm_ns: now_ns,
                 slow_since_ns: None,
                 cut_ns: Some(now_ns),
                 in_vain: 0,
@@ -148,6 +156,7 @@ impl Throttles {
                 return Cut::Lately;
             }
             throttle.in_vain += 1;
+            throttle.good_ns = 0;
             return Cut::InVain;
         }
         if throttle.share <= least {
@@ -164,21 +173,36 @@ impl Throttles {
         }
     }
 
-    /// It has been calm for `calm_ns`: more for those who have used what they had for a `dwell` since their last change; `used`
-    /// says who does, by filesystem. Who has borne four times what it began with is limited no more,
-    /// nor who has left it unused for long.
-    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, used: impl Fn(u16) -> bool, now_ns: u64) {
+    /// Do those who are limited use what they have, by filesystem? Shorter = unknown, counts as use. Who has left it unused for long
+    /// is limited no more.
+    pub fn note_use(&mut self, used: &[bool], now_ns: u64) {
+        for place in &mut self.0 {
+            let Some(throttle) = place else { continue };
+            throttle.using = used.get(usize::from(throttle.filesystem)).copied().unwrap_or(true);
+            if throttle.using {
+                throttle.used_ns = now_ns;
+            }
+            if throttle.unused_ns(now_ns) >= UNUSED_NS {
+                *place = None;
+            }
+        }
+    }
+
+    /// It has been calm for `calm_ns`: more for those who have used what they had for long enough. Who has borne four times what it
+    /// began with is limited no more.
+    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
         for place in &mut self.0 {
             let Some(throttle) = place else { continue };
             throttle.cut_ns = None;
-            if calm_ns >= MINUTE_NS {
-                throttle.in_vain = 0;
+            throttle.pass(now_ns);
+            if calm_ns < dwell_ns {
+                continue;
             }
-            throttle.pass(used(throttle.filesystem), now_ns);
-            if calm_ns >= dwell_ns && throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
+            throttle.slow_since_ns = None;
+            if throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
                 throttle.grow(step, now_ns);
             }
-            if throttle.share >= ALL || throttle.unused_ns(now_ns) >= UNUSED_NS {
+            if throttle.share >= ALL {
                 *place = None;
             }
         }
@@ -203,8 +227,10 @@ impl Throttles {
     /// They run again: from now on the share can grow.
     pub fn run(&mut self, now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {
-            throttle.set(throttle.share, now_ns);
-            (throttle.calm_ns, throttle.cut_ns) = (now_ns, None);
+            if throttle.was_cut() {
+                throttle.used_ns = now_ns;
+            }
+            (throttle.changed_ns, throttle.calm_ns, throttle.cut_ns) = (now_ns, now_ns, None);
         }
     }
 
@@ -265,12 +291,14 @@ impl Throttle {
     }
 
     /// A calm tick. Where the last one was long ago it was not calm in between, or nobody heard whether it was.
-    fn pass(&mut self, used: bool, now_ns: u64) {
+    fn pass(&mut self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.calm_ns, now_ns));
-        self.slow_since_ns = None;
-        if used {
-            self.earned_ns += if passed_ns <= TICK_MAX_NS { passed_ns } else { 0 };
-            self.used_ns = now_ns;
+        if self.using && passed_ns <= TICK_MAX_NS {
+            self.earned_ns += passed_ns;
+            self.good_ns += passed_ns;
+        }
+        if self.good_ns >= MINUTE_NS {
+            self.in_vain = 0;
         }
     }
 
@@ -289,7 +317,10 @@ impl Throttle {
     /// For how long they must have used their share before it grows.
     fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
         match self.more(step) > NEAR * self.too_much {
-            true => (CAREFUL * dwell_ns) << self.times.saturating_sub(1).min(DOUBLINGS),
+            true => {
+                let careful = (CAREFUL * dwell_ns) << self.times.saturating_sub(1).min(DOUBLINGS);
+                careful.min(WAIT_MAX_NS.max(dwell_ns))
+            }
             false => dwell_ns,
         }
     }
@@ -308,7 +339,7 @@ impl Throttle {
             (self.too_much, self.times) = (self.share, (self.times + 1).min(DOUBLINGS + 1));
         }
         self.set((self.share / 2.0).max(least), now_ns);
-        self.cut_ns = Some(now_ns);
+        (self.cut_ns, self.used_ns, self.good_ns) = (Some(now_ns), now_ns, 0);
     }
 }
 
@@ -335,7 +366,7 @@ mod tests {
 
     /// Calm for long, once a second, and all is used; from the second after this one.
     fn pass(throttles: &mut Throttles, from: u64, seconds: u64) {
-        (from + 1..=from + seconds).for_each(|second| throttles.ease(20 * S, STEP, 2 * S, |_| true, second * S));
+        (from + 1..=from + seconds).for_each(|second| throttles.ease(20 * S, STEP, 2 * S, second * S));
     }
 
     /// The same until their share is this, or for so long; how long it took.
@@ -349,8 +380,8 @@ mod tests {
     #[test]
     fn one_step_more_after_each_calm_dwell_in_which_it_was_used() {
         let mut throttles = limited();
-        throttles.ease(2 * S - 1, STEP, 2 * S, |_| true, 2 * S);
-        throttles.ease(2 * S - 1, STEP, 2 * S, |_| true, 3 * S);
+        throttles.ease(2 * S - 1, STEP, 2 * S, 2 * S);
+        throttles.ease(2 * S - 1, STEP, 2 * S, 3 * S);
         assert_eq!(share(&throttles), STEP, "not calm for long enough");
         pass(&mut throttles, 3, 1);
         assert_eq!(share(&throttles), 2.0 * STEP);
@@ -365,23 +396,56 @@ mod tests {
         assert!(throttles.is_empty());
     }
 
+    /// Calm for long, and nobody uses it.
+    fn rest(throttles: &mut Throttles, from: u64, seconds: u64) {
+        (from + 1..=from + seconds).for_each(|second| {
+            throttles.note_use(&[true, true, true, false], second * S);
+            throttles.ease(600 * S, STEP, 2 * S, second * S);
+        });
+    }
+
     #[test]
     fn who_rests_keeps_his_limit_and_learns_nothing_from_it() {
         let mut throttles = limited();
-        (2..600).for_each(|second| throttles.ease(600 * S, STEP, 2 * S, |_| false, second * S));
+        rest(&mut throttles, 1, 598);
         assert_eq!(share(&throttles), STEP);
         assert!(!throttles.in_use(599 * S) && throttles.in_use(60 * S));
         // He is back: the time of rest has earned him nothing.
+        throttles.note_use(&[], 599 * S);
         pass(&mut throttles, 599, 1);
         assert_eq!(share(&throttles), STEP);
         pass(&mut throttles, 600, 1);
         assert_eq!(share(&throttles), 2.0 * STEP);
         // For how long he was away before does not count.
-        let rest = |throttles: &mut Throttles, second| throttles.ease(600 * S, STEP, 2 * S, |_| false, second * S);
-        (602..1200).for_each(|second| rest(&mut throttles, second));
+        rest(&mut throttles, 601, 597);
         assert!(!throttles.is_empty());
-        (1200..1202).for_each(|second| rest(&mut throttles, second));
+        rest(&mut throttles, 1198, 2);
         assert!(throttles.is_empty(), "ten minutes");
+    }
+
+    #[test]
+    fn to_be_caught_is_no_rest() {
+        let mut throttles = limited();
+        rest(&mut throttles, 1, 590);
+        throttles.halve(3, STEP, 595 * S);
+        throttles.run(598 * S);
+        rest(&mut throttles, 598, 30);
+        assert!(!throttles.is_empty());
+        // Another one who joins has done nothing for a moment only.
+        let mut throttles = limited();
+        rest(&mut throttles, 1, 590);
+        throttles.begin(3, jobs(&[2]), STEP, 595 * S);
+        rest(&mut throttles, 595, 30);
+        assert!(!throttles.is_empty());
+    }
+
+    #[test]
+    fn a_freeze_for_another_disk_takes_nothing_of_what_was_earned() {
+        let mut throttles = limited();
+        pass(&mut throttles, 1, 1);
+        throttles.run(60 * S);
+        pass(&mut throttles, 60, 1);
+        assert_eq!(share(&throttles), 2.0 * STEP);
     }
 
     #[test]
@@ -396,8 +460,9 @@ mod tests {
     fn nobody_stays_limited_for_what_is_slow_without_him() {
         let mut throttles = limited();
         pass(&mut throttles, 1, 1);
-        // However long ago it was changed: it has been slow only since now.
+        // However long ago it was changed: it has been slow only since now. A moment of calm in between is none.
         (100..160).for_each(|second| throttles.give_up(60 * S, second * S));
+        throttles.ease(S, STEP, 2 * S, 159 * S);
         assert!(!throttles.is_empty());
         throttles.give_up(60 * S, 160 * S);
         assert!(throttles.is_empty());
@@ -413,10 +478,13 @@ mod tests {
         assert_eq!(throttles.cut(3, STEP, S, 21 * S - 1), Cut::Lately);
         assert_eq!((throttles.cut(3, STEP, S, 21 * S), throttles.in_vain(3)), (Cut::InVain, 1));
         assert_eq!(share(&throttles), before / 2.0);
-        // Calm in between: the next one is a new one, and after a minute what was in vain is forgotten.
-        throttles.ease(S, STEP, 2 * S, |_| true, 22 * S);
+        // Calm in between: the next one is a new one, and after a minute of use what was in vain is forgotten.
+        throttles.ease(S, STEP, 2 * S, 22 * S);
         assert_eq!(throttles.cut(3, STEP, S, 23 * S), Cut::Now);
-        throttles.ease(MINUTE_NS, STEP, 2 * S, |_| true, 90 * S);
+        rest(&mut throttles, 23, 100);
+        assert_eq!(throttles.in_vain(3), 1, "who rests shows nothing");
+        throttles.note_use(&[], 124 * S);
+        pass(&mut throttles, 123, 60);
         assert_eq!(throttles.in_vain(3), 0);
     }
 
@@ -436,6 +504,19 @@ mod tests {
         assert_eq!(until(&mut throttles, 0.45, 190, 99), Some(64));
         assert_eq!(until(&mut throttles, 0.55, 254, 99), Some(32));
         assert_eq!(until(&mut throttles, 0.85, 286, 99), Some(6));
+    }
+
+    #[test]
+    fn nobody_waits_longer_than_ten_minutes_for_the_next_step() {
+        let mut throttles = limited();
+        for time in 0..9 {
+            until(&mut throttles, 0.3, 10_000 * time, 9_000);
+            throttles.cut(3, STEP, S, (10_000 * time + 9_500) * S);
+        }
+        throttles.run(90_000 * S);
+        assert_eq!(until(&mut throttles, 0.25, 90_000, 999), Some(512));
+        let wait_ns = throttles.of(3).map(|throttle| throttle.wait_ns(STEP, 60 * S));
+        assert_eq!(wait_ns, Some(600 * S), "with a dwell time of a minute");
     }
 
     #[test]

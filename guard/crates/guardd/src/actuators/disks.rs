@@ -134,7 +134,7 @@ impl DisksActuator {
         let arm = move || {
             for (major, minor) in disks {
                 // What cannot be written now is none the worse later, when it is said.
-                let file = std::fs::OpenOptions::new().write(true).open(&path);
+                let file = std::fs::OpenOptions::new().append(true).open(&path);
                 let _ = file.and_then(|mut file| file.write_all(format!("{major}:{minor} \n").as_bytes()));
             }
         };

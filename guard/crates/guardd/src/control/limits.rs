@@ -43,6 +43,8 @@ pub struct Limits {
     daemons: [Option<Allowance>; DISKS],
     /// Those of them that are less than before, until somebody asks.
     slowed: [Option<Allowance>; DISKS],
+    /// Of the board, when they were last followed.
+    disks_version: u64,
     /// Is what is left used, by filesystem? Empty where nobody is limited.
     used: Vec<bool>,
 }
@@ -51,11 +53,13 @@ impl Limits {
     /// Takes over what the ladder wants. `Some(less)` when that changes limits of jobs: somebody gets less than before, or is limited no
     /// more.
     pub fn follow(&mut self, throttles: &Throttles, board: &Board) -> Option<bool> {
-        if throttles.give_the_same(&self.throttles) {
+        let same_disks = std::mem::replace(&mut self.disks_version, board.disks_version) == board.disks_version;
+        if throttles.give_the_same(&self.throttles) && (same_disks || throttles.is_empty()) {
             return None;
         }
         self.throttles = *throttles;
-        self.bases.retain(|base| throttles.of(base.filesystem).is_some());
+        let lives = |number| board.jobs.iter().any(|(_, job)| job.number == number);
+        self.bases.retain(|base| throttles.of(base.filesystem).is_some() && base.job.is_none_or(lives));
         let before = std::mem::take(&mut self.jobs);
         let mut jobs = Vec::new();
         let daemons = std::mem::take(&mut self.daemons);
@@ -77,7 +81,7 @@ impl Limits {
         Some(less || freed)
     }
 
-    /// Looks whether those who are limited use what they are left.
+    /// Looks whether those who are limited use what they are left, all together: who works earns nothing for who rests.
     pub fn look(&mut self, board: &Board) {
         self.used.clear();
         if self.throttles.is_empty() {
@@ -142,13 +146,13 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
     let known = board.disks.get(usize::from(throttle.filesystem)).filter(|device| device.0 != 0);
     let Some(&device) = known else { return };
     let pace = board.pace.get(usize::from(throttle.filesystem));
-    for (place, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
+    for (_, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
         let now = || {
-            let mut known = pace?.jobs.iter().filter(|(known, _)| usize::from(*known) == place).map(|(_, rate)| *rate);
+            let rate = pace?.jobs.iter().find(|(number, _)| *number == job.number)?.1.most;
             // Who went through the storage daemons is limited there.
-            known.find(|rate| rate.requests >= LEAST.requests || rate.bytes >= LEAST.bytes)
+            (rate.requests >= LEAST.requests || rate.bytes >= LEAST.bytes).then_some(rate)
         };
-        let Some(rate) = base(bases, throttle.filesystem, Some(job.number), now) else { continue };
+        let Some(rate) = base(bases, throttle, job.number, now) else { continue };
         let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
         let reads = (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64;
         limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads });
@@ -164,7 +168,7 @@ fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Opti
         // Nothing worth a limit went through them when others made it slow; it may do so the next time.
         None => {
             let pace = board.pace.get(index).filter(|_| throttle.was_cut())?;
-            let rate = Some(pace.daemon).filter(|rate| rate.requests >= LEAST.requests)?;
+            let rate = Some(pace.daemon.most).filter(|rate| rate.requests >= LEAST.requests)?;
             bases.push(Base { filesystem: throttle.filesystem, job: None, rate: Some(rate) });
             rate
         }
@@ -173,38 +177,41 @@ fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Opti
     Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
 }
 
-/// What was done then: it is kept for as long as the disk is throttled.
-fn base(bases: &mut Vec<Base>, filesystem: u16, job: Option<u64>, now: impl FnOnce() -> Option<Rate>) -> Option<Rate> {
-    let known = bases.iter().find(|base| base.filesystem == filesystem && base.job == job);
-    if let Some(base) = known {
-        return base.rate;
+/// What a job did then: it is kept for as long as the disk is throttled. Of whom nothing was worth a limit it may be the next time.
+fn base(bases: &mut Vec<Base>, throttle: &Throttle, job: u64, now: impl FnOnce() -> Option<Rate>) -> Option<Rate> {
+    let (filesystem, job) = (throttle.filesystem, Some(job));
+    match bases.iter_mut().find(|base| base.filesystem == filesystem && base.job == job) {
+        Some(Base { rate: Some(rate), .. }) => Some(*rate),
+        Some(base) => {
+            base.rate = if throttle.was_cut() { now() } else { None };
+            base.rate
+        }
+        None => {
+            let rate = now();
+            bases.push(Base { filesystem, job, rate });
+            rate
+        }
     }
-    let rate = now();
-    bases.push(Base { filesystem, job, rate });
-    rate
 }
 
-/// Does one of those who are limited there do more than a little of what he is left? So does he for whom no limit was found.
+/// Do those who are limited there do more than a little of what they are left? Where no limit was found for anybody they do.
 fn uses(bases: &[Base], throttle: &Throttle, board: &Board) -> bool {
     let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return true };
-    let now = |job: Option<u64>| match job {
-        None => pace.daemon,
-        Some(number) => {
-            let mut places = board.jobs.iter().filter(|(_, job)| job.number == number).map(|(place, _)| place);
-            let place = places.next();
-            let known = pace.jobs.iter().find(|(known, _)| Some(usize::from(*known)) == place);
-            known.map(|(_, rate)| *rate).unwrap_or_default()
-        }
-    };
-    let limited = bases.iter().filter(|base| base.filesystem == throttle.filesystem);
-    let mut limited = limited.filter_map(|base| Some((base.job, base.rate?))).peekable();
-    limited.peek().is_none()
-        || limited.any(|(job, rate)| {
-            let of = if job.is_some() { throttle.jobs.len() } else { 1 };
-            let (requests, bytes) = part(rate, throttle.share, of);
-            let now = now(job);
-            now.requests >= USED * requests as f32 || now.bytes >= USED * bytes as f32
-        })
+    let (mut left, mut done) = ((0.0, 0.0), (0.0, 0.0));
+    for base in bases.iter().filter(|base| base.filesystem == throttle.filesystem) {
+        let Some(rate) = base.rate else { continue };
+        let now = match base.job {
+            None => pace.daemon.last,
+            Some(job) => {
+                pace.jobs.iter().find(|(number, _)| *number == job).map_or(Rate::default(), |(_, now)| now.last)
+            }
+        };
+        let of = if base.job.is_some() { throttle.jobs.len() } else { 1 };
+        let (requests, bytes) = part(rate, throttle.share, of);
+        left = (left.0 + requests as f32, left.1 + bytes as f32);
+        done = (done.0 + now.requests.min(requests as f32), done.1 + now.bytes.min(bytes as f32));
+    }
+    left.0 == 0.0 || done.0 >= USED * left.0 || done.1 >= USED * left.1
 }
 
 /// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
@@ -217,11 +224,15 @@ fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signals::Pace;
+    use crate::signals::{Pace, Pair};
     use policy::{Config, JobSet};
 
     const DISK: (u32, u32) = (254, 16);
     const STEP: f32 = 0.1;
+
+    fn steady(rate: Rate) -> Pair {
+        Pair { last: rate, most: rate }
+    }
 
     /// A disk, and a job a.scope that has done 4000 requests/s of 64 KiB there.
     struct Rig {
@@ -259,9 +270,13 @@ mod tests {
             self.board.jobs.iter().find(|(_, known)| known.scope == job).unwrap().0
         }
 
+        fn number(&self, job: &str) -> u64 {
+            self.board.jobs.iter().find(|(_, known)| known.scope == job).unwrap().1.number
+        }
+
         fn goes(&mut self, job: &str, requests: f32) {
             let rate = Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
-            self.board.pace[0].jobs = vec![(self.place(job) as u16, rate)];
+            self.board.pace[0].jobs = vec![(self.number(job), steady(rate))];
         }
 
         fn begin(&mut self, jobs: &[&str]) {
@@ -289,7 +304,7 @@ mod tests {
         assert_eq!(rig.limits.jobs()[0].reads, 75, "it only read; the rest is for its writes");
         // What it does under the limit changes nothing.
         rig.goes("a.scope", 400.0);
-        rig.throttles.ease(10, STEP, 1, |_| true, 10);
+        rig.throttles.ease(10, STEP, 1, 10);
         assert_eq!(rig.follow(), Some(false), "more is nothing to talk about");
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 800, 52_428_800)]);
         rig.throttles.cut(0, STEP, 1, 20);
@@ -310,7 +325,7 @@ mod tests {
         rig.follow();
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 4, 1_048_576)], "two share the least");
         rig.goes("b.scope", 5000.0);
-        rig.throttles.ease(10, STEP, 1, |_| true, 10);
+        rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();
         assert_eq!(rig.of_jobs().len(), 1, "what it does later is another matter");
         drop(rig.folder);
@@ -319,13 +334,13 @@ mod tests {
     #[test]
     fn what_goes_through_the_daemons_is_limited_there() {
         let mut rig = Rig::new();
-        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
+        rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&[]);
         assert_eq!(rig.follow(), None, "no job has a limit");
         let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
         assert_eq!(rig.limits.daemons().collect::<Vec<_>>(), [&allowance]);
         assert_eq!((rig.limits.slowed().collect::<Vec<_>>(), rig.limits.slowed().count()), (vec![allowance], 0));
-        rig.throttles.ease(10, STEP, 1, |_| true, 10);
+        rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();
         assert_eq!(
             (rig.limits.daemons().count(), rig.limits.slowed().count()),
@@ -333,12 +348,12 @@ mod tests {
             "more is nothing to talk about"
         );
         let mut rig = Rig::new();
-        rig.board.pace[0].daemon = Rate { requests: 3.0, bytes: 2e5, reads: 0.0 };
+        rig.board.pace[0].daemon = steady(Rate { requests: 3.0, bytes: 2e5, reads: 0.0 });
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
-        rig.board.pace[0].daemon = Rate { requests: 900.0, bytes: 9e7, reads: 0.0 };
-        rig.throttles.ease(10, STEP, 1, |_| true, 10);
+        rig.board.pace[0].daemon = steady(Rate { requests: 900.0, bytes: 9e7, reads: 0.0 });
+        rig.throttles.ease(10, STEP, 1, 10);
         rig.follow();
         assert_eq!(rig.limits.daemons().count(), 0, "nobody is slow because of it");
         rig.throttles.cut(0, STEP, 1, 20);
@@ -350,13 +365,13 @@ mod tests {
     fn who_went_through_the_daemons_has_no_limit_of_his_own() {
         let mut rig = Rig::new();
         rig.goes("a.scope", 3.0);
-        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
+        rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!((rig.of_jobs(), rig.limits.daemons().count()), (vec![], 1));
         // Little in requests may be much in bytes.
         let mut rig = Rig::new();
-        rig.board.pace[0].jobs = vec![(rig.place("a.scope") as u16, Rate { requests: 3.0, bytes: 3e8, reads: 0.0 })];
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 3e8, reads: 0.0 }))];
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 30_000_000)]);
@@ -376,25 +391,55 @@ mod tests {
             rig.goes("a.scope", requests);
             assert_eq!(used(&mut rig), [expected], "{requests} of 400 per second");
         }
-        // Somebody else works there.
+        // He has just stopped; somebody else works there.
+        let rate = Rate { requests: 400.0, bytes: 2e7, reads: 1.0 };
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), Pair { last: Rate::default(), most: rate })];
+        assert_eq!(used(&mut rig), [false]);
         rig.goes("b.scope", 400.0);
         assert_eq!(used(&mut rig), [false]);
         // Little in requests may be much in bytes.
-        rig.board.pace[0].jobs = vec![(rig.place("a.scope") as u16, Rate { requests: 3.0, bytes: 2e7, reads: 0.0 })];
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 2e7, reads: 0.0 }))];
         assert_eq!(used(&mut rig), [true]);
         // Through the storage daemons; and where nothing was worth a limit.
         let mut rig = Rig::new();
-        rig.board.pace[0].daemon = Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 };
+        rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&[]);
         rig.follow();
         assert_eq!(used(&mut rig), [true]);
-        rig.board.pace[0].daemon = Rate::default();
+        rig.board.pace[0].daemon = steady(Rate::default());
+        assert_eq!(used(&mut rig), [false]);
+        // What others go on with there earns nothing for a job that rests.
+        let mut rig = Rig::new();
+        rig.board.pace[0].daemon = steady(Rate { requests: 50.0, bytes: 2e5, reads: 0.0 });
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        assert_eq!((used(&mut rig), rig.limits.daemons().count()), (vec![true], 1));
+        rig.goes("a.scope", 0.0);
         assert_eq!(used(&mut rig), [false]);
         let mut rig = Rig::new();
         rig.goes("a.scope", 3.0);
         rig.begin(&["a.scope"]);
         rig.follow();
         assert_eq!(used(&mut rig), [true], "what no limit keeps from anything goes on as before");
+    }
+
+    #[test]
+    fn who_was_worth_no_limit_may_be_the_next_time_and_another_disk_has_it_too() {
+        let mut rig = Rig::new();
+        rig.goes("a.scope", 3.0);
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        rig.goes("a.scope", 4000.0);
+        rig.throttles.run(2);
+        rig.follow();
+        assert_eq!(rig.of_jobs(), [], "nobody says that it is slow");
+        rig.throttles.cut(0, STEP, 1, 20);
+        rig.follow();
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 200, 13_107_200)]);
+        rig.board.disks = vec![(8, 32)];
+        assert_eq!(rig.follow(), None);
+        rig.board.disks_version += 1;
+        assert_eq!((rig.follow(), rig.limits.jobs()[0].device), (Some(true), (8, 32)));
     }
 
     #[test]

@@ -198,10 +198,22 @@ pub struct Rate {
 /// How fast batch goes on the disk of one filesystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// Those who do nearly all of it, and those who are limited, by their places in the job table.
-    pub jobs: Vec<(u16, Rate)>,
+    /// Those who do nearly all of it, and those who are limited.
+    pub jobs: Vec<(JobNumber, Pair)>,
     /// Through the storage daemons.
-    pub daemon: Rate,
+    pub daemon: Pair,
+}
+
+/// Which job: [`crate::jobs::Job::number`].
+pub type JobNumber = u64;
+
+/// Of the last spell between two readings, and of the faster one of the last two.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pair {
+    /// Who has just stopped is 0 here.
+    pub last: Rate,
+    /// Who began in the middle of a spell is seen as fast as he is.
+    pub most: Rate,
 }
 
 /// Work of the storage daemon on one filesystem.

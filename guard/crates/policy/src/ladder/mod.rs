@@ -63,7 +63,7 @@ pub struct LadderConfig {
     pub guilty_timeout_ns: u64,
     /// Give the guilty their device back bit by bit after a freeze.
     pub throttle: bool,
-    /// The first bit, and each further one, as a share of what they did there (0..1).
+    /// The first bit, and each further one until they have all of it, as a share of what they did there (0..1).
     pub throttle_step: f32,
 }
 
@@ -220,6 +220,7 @@ impl Ladder {
         }
         memory.settle_precaution(now_ns);
         memory.throttles.of_living(&inputs.living, inputs.filesystems.len());
+        memory.throttles.note_use(inputs.used, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {

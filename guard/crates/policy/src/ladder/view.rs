@@ -167,8 +167,6 @@ pub(super) struct View {
     pub youngest: Option<usize>,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
-    /// Where those who are limited do not use what they are left, filesystems bit by index.
-    pub unused: u128,
     /// And what those had written who stand still is still on its way there.
     pub held_work: bool,
 }
@@ -202,7 +200,6 @@ impl View {
             danger: None,
             youngest: inputs.oldest_first.last().copied(),
             others_use_it: false,
-            unused: inputs.used.iter().take(FILESYSTEMS).rev().fold(0, |set, used| (set << 1) | u128::from(!used)),
             held_work: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {

@@ -12,7 +12,9 @@ use kernfs::cgroup::{DeviceIo, IoStat};
 use policy::jobs::guilty;
 use policy::{Config, Hold, JobSet};
 
-use super::{work, Board, Daemons, Pace, Rate, Reading, Sample, Signal, Work, HURRIED_NS, STALE_SECONDS, WORK_MIN};
+use super::{
+    work, Board, Daemons, Pace, Pair, Rate, Reading, Sample, Signal, Work, HURRIED_NS, STALE_SECONDS, WORK_MIN,
+};
 
 /// More jobs than are often to blame for one disk: room for them is made at the start.
 const PACED: usize = 16;
@@ -68,16 +70,16 @@ impl Meter {
         (last.0 + before.0, last.1 + before.1)
     }
 
-    /// Of the faster one of both, which took so many seconds: somebody may have begun in the middle of the slower one.
-    fn rate(&self, seconds: &[f32; 2]) -> Rate {
-        let mut rate = Rate::default();
-        for (done, seconds) in self.recent.iter().zip(seconds) {
-            let seconds = seconds.max(SPELL_MIN);
-            rate.requests = rate.requests.max(done.0 / seconds);
-            rate.bytes = rate.bytes.max(done.1 / seconds);
-        }
-        let reads = self.recent_reads[0] + self.recent_reads[1];
-        Rate { reads: reads / self.lately().0.max(1.0), ..rate }
+    /// They took so many seconds.
+    fn rate(&self, seconds: &[f32; 2]) -> Pair {
+        let reads = (self.recent_reads[0] + self.recent_reads[1]) / self.lately().0.max(1.0);
+        let [last, before] = [0, 1].map(|spell| {
+            let (requests, bytes) = self.recent[spell];
+            let seconds = seconds[spell].max(SPELL_MIN);
+            Rate { requests: requests / seconds, bytes: bytes / seconds, reads }
+        });
+        let (requests, bytes) = (last.requests.max(before.requests), last.bytes.max(before.bytes));
+        Pair { last, most: Rate { requests, bytes, reads } }
     }
 }
 
@@ -234,6 +236,10 @@ impl Jobs {
             board.guilty.fill(None);
             board.others_use.fill(true);
             board.held_work.fill(false);
+            for pace in &mut board.pace {
+                pace.jobs.clear();
+                pace.daemon = Pair::default();
+            }
         }
         // What is written back while all stand still was not asked for now: the last spell before a freeze ends with its first
         // reading, and the next one begins when somebody runs again.
@@ -345,10 +351,13 @@ impl Jobs {
             if let Some(pace) = board.pace.get_mut(filesystem) {
                 pace.daemon = spell.asked.rate(&spell.seconds);
                 pace.jobs.clear();
-                let rate = |place: usize| Some(rows.get(place)?.as_ref()?.meters.get(filesystem)?.rate(&spell.seconds));
+                let rate = |place: usize| {
+                    let row = rows.get(place)?.as_ref()?;
+                    Some((row.number, row.meters.get(filesystem)?.rate(&spell.seconds)))
+                };
                 // And of those who are limited: do they use it?
                 let named = set.unwrap_or_default().or(&board.limited);
-                let named = named.iter().filter_map(|place| Some((place as u16, rate(place)?)));
+                let named = named.iter().filter_map(rate);
                 pace.jobs.extend(named);
             }
             // Of the last spell alone, without what those who stand still had written before.

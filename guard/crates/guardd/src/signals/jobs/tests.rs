@@ -321,7 +321,7 @@ fn how_fast_batch_goes_through_the_daemons_is_known_at_once() {
     rig.through(None, 10);
     rig.now_ns += SECOND_NS / 10;
     rig.signal.read(rig.now_ns, &mut rig.board);
-    let rate = rig.board.pace[0].daemon;
+    let rate = rig.board.pace[0].daemon.most;
     assert!((399.0..=401.0).contains(&rate.requests), "what comes at once is of a quarter of a second: {rate:?}");
     assert_eq!(rig.board.guilty[0], None, "nobody in particular");
 }

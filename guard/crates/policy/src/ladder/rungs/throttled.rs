@@ -63,11 +63,10 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
 
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
     let (config, now_ns) = (&memory.config, view.now_ns);
-    let used = |filesystem: u16| (view.unused >> filesystem.min(127)) & 1 == 0;
     match view.calm_for_ns {
         // That nothing is heard is not calm.
         _ if view.deaf.is_some() => {}
-        Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, used, now_ns),
+        Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns),
         None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
     let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
