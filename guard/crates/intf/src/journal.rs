@@ -223,9 +223,7 @@ impl Record {
                 format!("{place} stayed slow although those who are limited were given less{measured}")
             }
             "made_storage_slow" => "they made storage slow".into(),
-            "throttle_over" => {
-                "those who were limited have ended, have rested for long, or do no harm with more".into()
-            }
+            "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "stood_too_long" => {
                 "they have stood still again and again for what they did, for as long as is allowed in all".into()

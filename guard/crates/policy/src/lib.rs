@@ -32,4 +32,4 @@ pub use jobs::{Hold, JobSet};
 pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
 pub use objective::{Level, Objective, SignalState, Verdict};
 pub use squeeze::{Resource, Shares};
-pub use throttle::{Throttle, Throttles};
+pub use throttle::{Throttle, Throttles, Use};

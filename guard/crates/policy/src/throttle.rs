@@ -7,8 +7,8 @@
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
 //! gives no warning. A queue is there at once or not at all.
 //!
-//! That it was calm says something only while they used what they were left: who rests keeps his limit, and begins with it when
-//! he comes back.
+//! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
+//! when he comes back. It ends when nobody has come up against it for long, or with those whom it is for.
 
 use crate::jobs::JobSet;
 
@@ -31,12 +31,22 @@ const WAIT_MAX_NS: u64 = 600_000_000_000;
 /// From all that they did on more is given by this factor: what they did in the moment in which they were caught may have been
 /// little.
 const GROWTH: f32 = 1.25;
+const MOST: f32 = 1e6;
 
-/// With so many times of it they are limited no more. Who does again what he did then uses a quarter of that.
-const ALL: f32 = 4.0;
-
-/// Nor is who has left a limit unused for so long.
+/// Who has had no need of more than he is left for so long is limited no more.
 const UNUSED_NS: u64 = 600_000_000_000;
+
+/// What those who are limited on a disk do with what they are left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Use {
+    /// Nobody would do more without a limit.
+    Little,
+    /// Somebody would, but not most of them.
+    Part,
+    /// Most of it is used; or it is not known.
+    #[default]
+    Full,
+}
 
 /// Batch is limited on one disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,8 +59,8 @@ pub struct Throttle {
     pub share: f32,
     /// It was given, or last changed, then.
     changed_ns: u64,
-    /// They use what they have, and did so last then.
-    using: bool,
+    /// What they do with what they have; when that was last more than little.
+    using: Use,
     used_ns: u64,
     /// How long they have used it in calm since it changed, and since a cut; the last calm tick.
     earned_ns: u64,
@@ -133,7 +143,7 @@ impl Throttles {
                 jobs,
                 share: step,
                 changed_ns: now_ns,
-                using: true,
+                using: Use::Full,
                 used_ns: now_ns,
                 earned_ns: 0,
                 good_ns: 0,
@@ -173,13 +183,13 @@ impl Throttles {
         }
     }
 
-    /// Do those who are limited use what they have, by filesystem? Shorter = unknown, counts as use. Who has left it unused for long
-    /// is limited no more.
-    pub fn note_use(&mut self, used: &[bool], now_ns: u64) {
+    /// What those who are limited do with what they have, by filesystem; shorter = unknown. Who has had no need of more for long is
+    /// limited no more.
+    pub fn note_use(&mut self, used: &[Use], now_ns: u64) {
         for place in &mut self.0 {
             let Some(throttle) = place else { continue };
-            throttle.using = used.get(usize::from(throttle.filesystem)).copied().unwrap_or(true);
-            if throttle.using {
+            throttle.using = used.get(usize::from(throttle.filesystem)).copied().unwrap_or_default();
+            if throttle.using != Use::Little {
                 throttle.used_ns = now_ns;
             }
             if throttle.unused_ns(now_ns) >= UNUSED_NS {
@@ -188,11 +198,9 @@ impl Throttles {
         }
     }
 
-    /// It has been calm for `calm_ns`: more for those who have used what they had for long enough. Who has borne four times what it
-    /// began with is limited no more.
+    /// It has been calm for `calm_ns`: more for those who have used all that they had for long enough.
     pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
-        for place in &mut self.0 {
-            let Some(throttle) = place else { continue };
+        for throttle in self.0.iter_mut().flatten() {
             throttle.cut_ns = None;
             throttle.pass(now_ns);
             if calm_ns < dwell_ns {
@@ -201,9 +209,6 @@ impl Throttles {
             throttle.slow_since_ns = None;
             if throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
                 throttle.grow(step, now_ns);
-            }
-            if throttle.share >= ALL {
-                *place = None;
             }
         }
     }
@@ -293,7 +298,7 @@ impl Throttle {
     /// A calm tick. Where the last one was long ago it was not calm in between, or nobody heard whether it was.
     fn pass(&mut self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.calm_ns, now_ns));
-        if self.using && passed_ns <= TICK_MAX_NS {
+        if self.using == Use::Full && passed_ns <= TICK_MAX_NS {
             self.earned_ns += passed_ns;
             self.good_ns += passed_ns;
         }
@@ -310,7 +315,7 @@ impl Throttle {
         if self.share < 1.0 {
             self.share + step
         } else {
-            GROWTH * self.share
+            (GROWTH * self.share).min(MOST)
         }
     }
 
@@ -390,16 +395,27 @@ mod tests {
         assert_eq!(until(&mut throttles, 1.0, 5, 60), Some(15));
         // What they did when they were caught may have been little: beyond it the way goes on, faster.
         assert_eq!(until(&mut throttles, 1.95, 20, 60), Some(6));
-        pass(&mut throttles, 26, 6);
+        assert_eq!(until(&mut throttles, 1000.0, 26, 99), Some(56), "who always needs more is not done");
+        // Until he does not; one of several who does keeps it for all, and earns nothing.
+        let use_of = |throttles: &mut Throttles, using, from: u64, to: u64| {
+            (from..to).for_each(|second| {
+                throttles.note_use(&[using; 4], second * S);
+                throttles.ease(600 * S, STEP, 2 * S, second * S);
+            });
+        };
+        let before = share(&throttles);
+        use_of(&mut throttles, Use::Part, 82, 682);
+        assert_eq!(share(&throttles), before);
+        use_of(&mut throttles, Use::Little, 682, 1281);
         assert!(!throttles.is_empty());
-        pass(&mut throttles, 32, 2);
+        throttles.note_use(&[Use::Little; 4], 1281 * S);
         assert!(throttles.is_empty());
     }
 
     /// Calm for long, and nobody uses it.
     fn rest(throttles: &mut Throttles, from: u64, seconds: u64) {
         (from + 1..=from + seconds).for_each(|second| {
-            throttles.note_use(&[true, true, true, false], second * S);
+            throttles.note_use(&[Use::Full, Use::Full, Use::Full, Use::Little], second * S);
             throttles.ease(600 * S, STEP, 2 * S, second * S);
         });
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use intf::shaping::Allowance;
 use policy::throttle::DISKS;
-use policy::{Throttle, Throttles};
+use policy::{Throttle, Throttles, Use};
 
 use crate::actuators::io_max::{Limit, LITTLE};
 use crate::signals::{Board, Rate};
@@ -16,9 +16,9 @@ const LEAST: Rate = Rate { requests: LITTLE.0 as f32, bytes: LITTLE.1 as f32, re
 /// Percent of a limit that is left for the direction in which little or nothing was done when it began.
 const OTHER_WAY: f32 = 25.0;
 
-/// Who does less than this part of what he is left does not use it. A limit is of reads and writes in the parts in which they were
-/// done when it began: who does only the other thing now cannot do more than a quarter.
-const USED: f32 = 0.2;
+/// Who does more than this part of what he is left, of reads or of writes, would do more; with few requests per second a spell may
+/// have one less.
+const USED: f32 = 0.6;
 
 /// The same for all of batch in the storage daemons, on each filesystem.
 pub const LEAST_EVERYWHERE: Allowance =
@@ -45,8 +45,8 @@ pub struct Limits {
     slowed: [Option<Allowance>; DISKS],
     /// Of the board, when they were last followed.
     disks_version: u64,
-    /// Is what is left used, by filesystem? Empty where nobody is limited.
-    used: Vec<bool>,
+    /// What is done with what is left, by filesystem. Empty where nobody is limited.
+    used: Vec<Use>,
 }
 
 impl Limits {
@@ -81,13 +81,13 @@ impl Limits {
         Some(less || freed)
     }
 
-    /// Looks whether those who are limited use what they are left, all together: who works earns nothing for who rests.
+    /// Looks what those who are limited do with what they are left: who works earns nothing for who rests.
     pub fn look(&mut self, board: &Board) {
         self.used.clear();
         if self.throttles.is_empty() {
             return;
         }
-        self.used.resize(board.filesystems.len(), true);
+        self.used.resize(board.filesystems.len(), Use::Full);
         for throttle in self.throttles.iter() {
             if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
                 *used = uses(&self.bases, throttle, board);
@@ -96,7 +96,7 @@ impl Limits {
     }
 
     /// As was seen then, by filesystem; shorter = nobody is limited there.
-    pub fn used(&self) -> &[bool] {
+    pub fn used(&self) -> &[Use] {
         &self.used
     }
 
@@ -154,7 +154,7 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
         };
         let Some(rate) = base(bases, throttle, job.number, now) else { continue };
         let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
-        let reads = (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64;
+        let reads = reads_of(rate);
         limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads });
     }
 }
@@ -194,24 +194,55 @@ fn base(bases: &mut Vec<Base>, throttle: &Throttle, job: u64, now: impl FnOnce()
     }
 }
 
-/// Do those who are limited there do more than a little of what they are left? Where no limit was found for anybody they do.
-fn uses(bases: &[Base], throttle: &Throttle, board: &Board) -> bool {
-    let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return true };
-    let (mut left, mut done) = ((0.0, 0.0), (0.0, 0.0));
+/// What those who are limited there do with what they are left. Where no limit was found for anybody none keeps them from anything.
+fn uses(bases: &[Base], throttle: &Throttle, board: &Board) -> Use {
+    let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return Use::Little };
+    let (mut left, mut done, mut somebody) = ([0.0; 4], [0.0; 4], false);
     for base in bases.iter().filter(|base| base.filesystem == throttle.filesystem) {
         let Some(rate) = base.rate else { continue };
-        let now = match base.job {
-            None => pace.daemon.last,
+        let (own_left, own_done) = match base.job {
+            // The daemons' limit is one for both directions.
+            None => (parts(part(rate, throttle.share, 1), 1.0), parts(whole(pace.daemon.last), 1.0)),
             Some(job) => {
-                pace.jobs.iter().find(|(number, _)| *number == job).map_or(Rate::default(), |(_, now)| now.last)
+                let now =
+                    pace.jobs.iter().find(|(number, _)| *number == job).map_or(Rate::default(), |(_, now)| now.last);
+                let reads = reads_of(rate) as f32 / 100.0;
+                (parts(part(rate, throttle.share, throttle.jobs.len()), reads), parts(whole(now), now.reads))
             }
         };
-        let of = if base.job.is_some() { throttle.jobs.len() } else { 1 };
-        let (requests, bytes) = part(rate, throttle.share, of);
-        left = (left.0 + requests as f32, left.1 + bytes as f32);
-        done = (done.0 + now.requests.min(requests as f32), done.1 + now.bytes.min(bytes as f32));
+        somebody |= most(&own_done, &own_left);
+        for (sum, own) in left.iter_mut().zip(own_left) {
+            *sum += own;
+        }
+        for (sum, (done, left)) in done.iter_mut().zip(own_done.iter().zip(own_left)) {
+            *sum += done.min(left);
+        }
     }
-    left.0 == 0.0 || done.0 >= USED * left.0 || done.1 >= USED * left.1
+    match (most(&done, &left), somebody) {
+        (true, _) => Use::Full,
+        (false, true) => Use::Part,
+        (false, false) => Use::Little,
+    }
+}
+
+/// Is most of it done, of one kind?
+fn most(done: &[f32; 4], left: &[f32; 4]) -> bool {
+    done.iter().zip(left).any(|(done, left)| *left > 0.0 && *done > USED * left)
+}
+
+/// Requests and bytes that are read, and those that are written.
+fn parts((requests, bytes): (u64, u64), reads: f32) -> [f32; 4] {
+    let (requests, bytes) = (requests as f32, bytes as f32);
+    [requests * reads, bytes * reads, requests * (1.0 - reads), bytes * (1.0 - reads)]
+}
+
+fn whole(rate: Rate) -> (u64, u64) {
+    (rate.requests as u64, rate.bytes as u64)
+}
+
+/// Percent of a limit that are for reads.
+fn reads_of(rate: Rate) -> u64 {
+    (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64
 }
 
 /// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
@@ -382,45 +413,59 @@ mod tests {
         let mut rig = Rig::new();
         let used = |rig: &mut Rig| {
             rig.limits.look(&rig.board);
-            rig.limits.used().to_vec()
+            rig.limits.used().first().copied()
         };
-        assert!(used(&mut rig).is_empty(), "nobody is limited");
+        assert_eq!(used(&mut rig), None, "nobody is limited");
         rig.begin(&["a.scope"]);
         rig.follow();
-        for (requests, expected) in [(4000.0, true), (100.0, true), (70.0, false), (0.0, false)] {
+        // 400 per second, three quarters of it reads.
+        for (requests, expected) in [(4000.0, Use::Full), (200.0, Use::Full), (170.0, Use::Little), (0.0, Use::Little)]
+        {
             rig.goes("a.scope", requests);
-            assert_eq!(used(&mut rig), [expected], "{requests} of 400 per second");
+            assert_eq!(used(&mut rig), Some(expected), "{requests} reads");
         }
-        // He has just stopped; somebody else works there.
+        let writes = Rate { requests: 70.0, bytes: 0.0, reads: 0.0 };
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(writes))];
+        assert_eq!(used(&mut rig), Some(Use::Full), "of writes it has a quarter");
+        // It has just stopped; somebody else works there.
         let rate = Rate { requests: 400.0, bytes: 2e7, reads: 1.0 };
         rig.board.pace[0].jobs = vec![(rig.number("a.scope"), Pair { last: Rate::default(), most: rate })];
-        assert_eq!(used(&mut rig), [false]);
+        assert_eq!(used(&mut rig), Some(Use::Little));
         rig.goes("b.scope", 400.0);
-        assert_eq!(used(&mut rig), [false]);
+        assert_eq!(used(&mut rig), Some(Use::Little));
         // Little in requests may be much in bytes.
-        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 2e7, reads: 0.0 }))];
-        assert_eq!(used(&mut rig), [true]);
-        // Through the storage daemons; and where nothing was worth a limit.
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 2e7, reads: 1.0 }))];
+        assert_eq!(used(&mut rig), Some(Use::Full));
+    }
+
+    #[test]
+    fn who_works_keeps_the_limit_for_who_rests_and_earns_him_nothing() {
         let mut rig = Rig::new();
+        let used = |rig: &mut Rig| {
+            rig.limits.look(&rig.board);
+            rig.limits.used().first().copied()
+        };
+        // Through the storage daemons.
         rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&[]);
         rig.follow();
-        assert_eq!(used(&mut rig), [true]);
-        rig.board.pace[0].daemon = steady(Rate::default());
-        assert_eq!(used(&mut rig), [false]);
-        // What others go on with there earns nothing for a job that rests.
+        assert_eq!(used(&mut rig), Some(Use::Full));
+        rig.board.pace[0].daemon = Pair::default();
+        assert_eq!(used(&mut rig), Some(Use::Little));
+        // Beside a job.
         let mut rig = Rig::new();
         rig.board.pace[0].daemon = steady(Rate { requests: 50.0, bytes: 2e5, reads: 0.0 });
         rig.begin(&["a.scope"]);
         rig.follow();
-        assert_eq!((used(&mut rig), rig.limits.daemons().count()), (vec![true], 1));
+        assert_eq!((used(&mut rig), rig.limits.daemons().count()), (Some(Use::Full), 1));
         rig.goes("a.scope", 0.0);
-        assert_eq!(used(&mut rig), [false]);
+        assert_eq!(used(&mut rig), Some(Use::Part));
+        // What no limit keeps from anything.
         let mut rig = Rig::new();
         rig.goes("a.scope", 3.0);
         rig.begin(&["a.scope"]);
         rig.follow();
-        assert_eq!(used(&mut rig), [true], "what no limit keeps from anything goes on as before");
+        assert_eq!(used(&mut rig), Some(Use::Little));
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn limits_are_told_in_numbers_and_what_failed_with_its_reason() {
         sentences,
         [
             format!("Jobs may do no more than 40 requests/s and 2.5 MB/s of 4095:7 {slow}"),
-            "Jobs have no limit on their disk any more because those who were limited have ended, have rested for long, or do no harm with more."
+            "Jobs have no limit on their disk any more because those who were limited have ended, or have had no need of more for long."
                 .to_owned(),
             format!("Jobs could not be limited {slow}"),
             format!("Jobs may do no more than 9 requests/s and 1.0 MB/s of 4095:8 through the storage daemons {slow}"),

@@ -23,7 +23,7 @@ use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
 use crate::squeeze::{Change, Resource, Shares, Squeeze};
-use crate::throttle::Throttles;
+use crate::throttle::{Throttles, Use};
 use intf::state::NodeState;
 
 /// Times of the ladder in nanoseconds, and its budget.
@@ -84,8 +84,8 @@ pub struct Inputs<'a> {
     pub guilty: &'a [Option<JobSet>],
     /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
     pub others_use: &'a [bool],
-    /// Do those who are limited on each filesystem use what they are left? A shorter slice = unknown, counts as use.
-    pub used: &'a [bool],
+    /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.
+    pub used: &'a [Use],
     /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
     /// counts as no.
     pub held_work: &'a [bool],

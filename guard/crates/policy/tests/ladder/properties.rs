@@ -4,7 +4,7 @@
 use crate::steps::{config, Steps, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, Resource, Shares, SignalState, Then};
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, Resource, Shares, SignalState, Then, Use};
 use proptest::prelude::*;
 
 /// Something that lasts for a number of ticks.
@@ -152,7 +152,7 @@ proptest! {
                 prop_assert!(limited || actions.state != NodeState::Throttled);
                 prop_assert!(!limited || actions.state >= NodeState::Throttled);
                 for throttle in actions.throttles.iter() {
-                    prop_assert!(throttle.share > 0.0 && throttle.share < 4.0);
+                    prop_assert!(throttle.share > 0.0 && throttle.share.is_finite());
                     prop_assert!(throttle.jobs.and(&steps.living) == throttle.jobs);
                 }
                 for event in actions.events.iter() {
@@ -229,7 +229,7 @@ proptest! {
         steps.step();
         steps.resumed = false;
         // Who is limited rests until that is forgotten.
-        steps.used = [false; 2];
+        steps.used = [Use::Little; 2];
         steps.run(config.hold_max_ns + 10 * S + 600 * S);
         prop_assert_eq!(steps.state(), NodeState::Open);
         prop_assert_eq!(steps.actions().quarantined, 0);

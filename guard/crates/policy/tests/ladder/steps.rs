@@ -5,7 +5,7 @@ use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{
     Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
-    Level, SignalState, Verdict,
+    Level, SignalState, Use, Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -24,7 +24,7 @@ pub struct Steps {
     pub guilty: [Option<JobSet>; 2],
     pub others_use: [bool; 2],
     pub held_work: [bool; 2],
-    pub used: [bool; 2],
+    pub used: [Use; 2],
     pub jobs: Option<u32>,
     pub living: JobSet,
     pub grower: Option<Grower>,
@@ -80,7 +80,7 @@ impl Steps {
             guilty: [None; 2],
             others_use: [false; 2],
             held_work: [false; 2],
-            used: [true; 2],
+            used: [Use::Full; 2],
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             grower: None,

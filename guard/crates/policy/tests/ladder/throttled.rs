@@ -3,7 +3,7 @@
 use crate::steps::{config, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level};
+use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level, Use};
 
 const DWELL: u64 = 2 * S;
 
@@ -61,6 +61,9 @@ fn the_limit_is_there_before_they_run_again_and_grows_while_it_is_calm() {
     // What they did then may have been little: the way goes on beyond it.
     assert!((share(&steps) - 1.0).abs() < 1e-3);
     steps.run(10 * DWELL);
+    assert!(share(&steps) > 8.0);
+    steps.used[0] = Use::Little;
+    steps.run(601 * S);
     assert_eq!(steps.state(), NodeState::Open);
     assert_eq!(steps.said().last(), Some(&(Cause::ThrottleOver, Deed::Lift)));
     assert!(steps.actions().throttles.is_empty());
@@ -71,14 +74,14 @@ fn who_rests_after_an_attack_comes_back_with_the_limit_he_had() {
     let mut steps = throttled();
     steps.run(3 * DWELL + TICK);
     let before = share(&steps);
-    steps.used[0] = false;
+    steps.used[0] = Use::Little;
     steps.run(300 * S);
     assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, before));
     assert!(steps.actions().admit && !steps.ladder.acting(), "storage is what it is like without him");
-    steps.used[0] = true;
+    steps.used[0] = Use::Full;
     steps.run(DWELL + TICK);
     assert!(share(&steps) > before && steps.ladder.acting());
-    steps.used[0] = false;
+    steps.used[0] = Use::Little;
     steps.run(601 * S);
     assert_eq!((steps.state(), steps.actions().throttles.is_empty()), (NodeState::Open, true));
 }
