@@ -98,7 +98,8 @@ def figures(
 
 
 class Disturbed(Exception):
-    """Neighbours of this machine took so much CPU that latencies in that time are theirs: nothing was shown."""
+    """Neighbours of this machine, or other work on it, took so much that latencies in that time are theirs: nothing was
+    shown."""
 
 
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:

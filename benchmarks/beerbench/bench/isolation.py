@@ -4,8 +4,8 @@
 Shows: the ratio hybrid / storage-only of the latency that clients get (open loop, a share of the disk's capacity) and
 of the throughput (a saturating client), with a bound that holds with 95 %; beside it what batch got of the idle CPU in
 the same minutes, what the guard did while there was nothing to do, and the lab's own noise.
-The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next, so the first pair
-is shown apart too.
+The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next. Hence the
+first pair is shown apart, too.
 Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
 other than the one chosen. With fewer than 5 pairs no bound holds.
 """
