@@ -18,11 +18,9 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_undisturbed, disk_requests, figures
 from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
+from test_protection_disk import HOGS as ATTACKS
 
-HOGS = {
-    "direct": "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1",
-    "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 600 --on-signal 1",
-}
+HOGS = {hog: ATTACKS[hog].replace("--seconds 40", "--seconds 600") for hog in ("direct", "cached")}
 # Where swap is on a data disk: it is written and read there for whoever has more memory than he may.
 HOGS["swap"] = "hog-memory --size 1GiB --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"

@@ -5,7 +5,7 @@
 //!
 //! Where it became slow is remembered, and above half of that they get more only after longer and longer calm, as CUBIC stays below
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
-//! gives no warning. A queue is there at once or not at all.
+//! may give no warning: with the lab's there is next to no evidence a second before there is enough.
 //!
 //! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
 //! when he comes back. It ends when nobody has come up against it for long, or with those whom it is for.
@@ -31,6 +31,8 @@ const WAIT_MAX_NS: u64 = 600_000_000_000;
 /// From all that they did on more is given by this factor: what they did in the moment in which they were caught may have been
 /// little.
 const GROWTH: f32 = 1.25;
+
+/// More than any disk does of it; so that it stays a number.
 const MOST: f32 = 1e6;
 
 /// Who has had no need of more than he is left for so long is limited no more.
@@ -278,6 +280,7 @@ impl Throttles {
 }
 
 const MINUTE_NS: u64 = 60_000_000_000;
+/// Ticks that lie further apart have something in between that was not calm, or not heard.
 const TICK_MAX_NS: u64 = 1_000_000_000;
 
 impl Throttle {
@@ -295,7 +298,7 @@ impl Throttle {
         (self.share, self.changed_ns, self.earned_ns) = (share, now_ns, 0);
     }
 
-    /// A calm tick. Where the last one was long ago it was not calm in between, or nobody heard whether it was.
+    /// A calm tick.
     fn pass(&mut self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.calm_ns, now_ns));
         if self.using == Use::Full && passed_ns <= TICK_MAX_NS {

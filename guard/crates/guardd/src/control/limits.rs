@@ -319,6 +319,11 @@ mod tests {
             self.limits.follow(&self.throttles, &self.board)
         }
 
+        fn used(&mut self) -> Option<Use> {
+            self.limits.look(&self.board);
+            self.limits.used().first().copied()
+        }
+
         fn of_jobs(&self) -> Vec<(String, u64, u64)> {
             self.limits.jobs().iter().map(|l| (l.scope.to_string(), l.requests, l.bytes)).collect()
         }
@@ -411,61 +416,53 @@ mod tests {
     #[test]
     fn who_is_limited_uses_it_or_does_not() {
         let mut rig = Rig::new();
-        let used = |rig: &mut Rig| {
-            rig.limits.look(&rig.board);
-            rig.limits.used().first().copied()
-        };
-        assert_eq!(used(&mut rig), None, "nobody is limited");
+        assert_eq!(rig.used(), None, "nobody is limited");
         rig.begin(&["a.scope"]);
         rig.follow();
         // 400 per second, three quarters of it reads.
         for (requests, expected) in [(4000.0, Use::Full), (200.0, Use::Full), (170.0, Use::Little), (0.0, Use::Little)]
         {
             rig.goes("a.scope", requests);
-            assert_eq!(used(&mut rig), Some(expected), "{requests} reads");
+            assert_eq!(rig.used(), Some(expected), "{requests} reads");
         }
         let writes = Rate { requests: 70.0, bytes: 0.0, reads: 0.0 };
         rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(writes))];
-        assert_eq!(used(&mut rig), Some(Use::Full), "of writes it has a quarter");
+        assert_eq!(rig.used(), Some(Use::Full), "of writes it has a quarter");
         // It has just stopped; somebody else works there.
         let rate = Rate { requests: 400.0, bytes: 2e7, reads: 1.0 };
         rig.board.pace[0].jobs = vec![(rig.number("a.scope"), Pair { last: Rate::default(), most: rate })];
-        assert_eq!(used(&mut rig), Some(Use::Little));
+        assert_eq!(rig.used(), Some(Use::Little));
         rig.goes("b.scope", 400.0);
-        assert_eq!(used(&mut rig), Some(Use::Little));
+        assert_eq!(rig.used(), Some(Use::Little));
         // Little in requests may be much in bytes.
         rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 2e7, reads: 1.0 }))];
-        assert_eq!(used(&mut rig), Some(Use::Full));
+        assert_eq!(rig.used(), Some(Use::Full));
     }
 
     #[test]
     fn who_works_keeps_the_limit_for_who_rests_and_earns_him_nothing() {
         let mut rig = Rig::new();
-        let used = |rig: &mut Rig| {
-            rig.limits.look(&rig.board);
-            rig.limits.used().first().copied()
-        };
         // Through the storage daemons.
         rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&[]);
         rig.follow();
-        assert_eq!(used(&mut rig), Some(Use::Full));
+        assert_eq!(rig.used(), Some(Use::Full));
         rig.board.pace[0].daemon = Pair::default();
-        assert_eq!(used(&mut rig), Some(Use::Little));
+        assert_eq!(rig.used(), Some(Use::Little));
         // Beside a job.
         let mut rig = Rig::new();
         rig.board.pace[0].daemon = steady(Rate { requests: 50.0, bytes: 2e5, reads: 0.0 });
         rig.begin(&["a.scope"]);
         rig.follow();
-        assert_eq!((used(&mut rig), rig.limits.daemons().count()), (Some(Use::Full), 1));
+        assert_eq!((rig.used(), rig.limits.daemons().count()), (Some(Use::Full), 1));
         rig.goes("a.scope", 0.0);
-        assert_eq!(used(&mut rig), Some(Use::Part));
+        assert_eq!(rig.used(), Some(Use::Part));
         // What no limit keeps from anything.
         let mut rig = Rig::new();
         rig.goes("a.scope", 3.0);
         rig.begin(&["a.scope"]);
         rig.follow();
-        assert_eq!(used(&mut rig), Some(Use::Little));
+        assert_eq!(rig.used(), Some(Use::Little));
     }
 
     #[test]
