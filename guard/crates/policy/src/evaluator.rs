@@ -4,7 +4,7 @@
 mod pool;
 mod slack;
 
-use crate::detector::Depths;
+use crate::detector::{Depths, SlowEnd};
 use crate::event::{Measure, Names};
 use crate::objective::{Level, Objective, SignalState, Verdict};
 use intf::segment::{Class, Filesystem, InFlight, SeriesDelta, Visitor};
@@ -25,7 +25,7 @@ pub enum Signal {
 }
 
 /// What is in flight on a filesystem.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FilesystemLoad {
     /// Age of the oldest request that an objective judges.
     pub oldest_ns: u64,
@@ -39,6 +39,8 @@ pub struct FilesystemLoad {
     pub storage_in_flight: u32,
     /// Batch requests in flight.
     pub batch_in_flight: u32,
+    /// Storage requests that completed in this tick, in their slow end and usually there.
+    pub slow_end: SlowEnd,
 }
 
 /// Detectors of all objectives and series. A [`Visitor`] of the latency segment.
@@ -121,6 +123,9 @@ impl Evaluator {
             let pool = (first + i) % count;
             let signal = if self.pools[pool].of_probes() { self.probe } else { signal };
             self.verdicts[pool] = self.pools[pool].finish(now_ns, self.tick_s, signal, acting, &mut rebuilds);
+        }
+        for pool in self.pools.iter().filter(|pool| pool.of_storage()) {
+            pool.slow_ends(&mut self.filesystems);
         }
         self.forgive_when_silent(signal);
         let pools = &self.pools;

@@ -21,9 +21,11 @@ pub mod jobs;
 pub mod ladder;
 pub mod objective;
 pub mod squeeze;
+pub mod strain;
 pub mod throttle;
 
 pub use config::{exec_places, Config, ConfigError, Exec, NetworkSignal, EXEC_MOST};
+pub use detector::SlowEnd;
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};
 pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};

@@ -7,10 +7,15 @@
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
 //! may give no warning: with the lab's there is next to no evidence a second before there is enough.
 //!
+//! Before evidence comes strain ([`crate::strain`]): they get more only while clients have no more slow requests than usual, and
+//! half when those have half as many again. So the share settles where clients do not notice it, and not where they break.
+//!
 //! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
 //! when he comes back. It ends when nobody has come up against it for long, or with those whom it is for.
 
+use crate::evaluator::FilesystemLoad;
 use crate::jobs::JobSet;
+use crate::strain::Strain;
 
 /// Most disks on which batch is limited at a time.
 pub const DISKS: usize = 4;
@@ -78,6 +83,8 @@ pub struct Throttle {
     too_much: f32,
     /// How often it was; one less for each step beyond it that has been borne.
     times: u32,
+    /// What clients notice of this share.
+    strain: Strain,
 }
 
 /// What a cut is worth.
@@ -155,6 +162,7 @@ impl Throttles {
                 in_vain: 0,
                 too_much: f32::INFINITY,
                 times: 0,
+                strain: Strain::default(),
             });
         }
     }
@@ -200,7 +208,17 @@ impl Throttles {
         }
     }
 
-    /// It has been calm for `calm_ns`: more for those who have used all that they had for long enough.
+    /// What clients got on each filesystem since the last time, while somebody used what he is left.
+    pub fn note_strain(&mut self, loads: &[FilesystemLoad]) {
+        for throttle in self.0.iter_mut().flatten().filter(|throttle| throttle.using != Use::Little) {
+            if let Some(load) = loads.get(usize::from(throttle.filesystem)) {
+                throttle.strain.add(load.slow_end);
+            }
+        }
+    }
+
+    /// It has been calm for `calm_ns`: more for those who have used all that they had for long enough, if clients do not notice; less if
+    /// they do.
     pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {
             throttle.cut_ns = None;
@@ -209,7 +227,10 @@ impl Throttles {
                 continue;
             }
             throttle.slow_since_ns = None;
-            if throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
+            let least = LEAST * step;
+            if throttle.strain.too_much() && throttle.share > least {
+                throttle.halve(least, now_ns);
+            } else if throttle.strain.light() && throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
                 throttle.grow(step, now_ns);
             }
         }
@@ -238,6 +259,7 @@ impl Throttles {
                 throttle.used_ns = now_ns;
             }
             (throttle.changed_ns, throttle.calm_ns, throttle.cut_ns) = (now_ns, now_ns, None);
+            throttle.strain = Strain::default();
         }
     }
 
@@ -295,7 +317,7 @@ impl Throttle {
     }
 
     fn set(&mut self, share: f32, now_ns: u64) {
-        (self.share, self.changed_ns, self.earned_ns) = (share, now_ns, 0);
+        (self.share, self.changed_ns, self.earned_ns, self.strain) = (share, now_ns, 0, Strain::default());
     }
 
     /// A calm tick.
@@ -324,11 +346,10 @@ impl Throttle {
 
     /// For how long they must have used their share before it grows.
     fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
-        match self.more(step) > NEAR * self.too_much {
-            true => {
-                let careful = (CAREFUL * dwell_ns) << self.times.saturating_sub(1).min(DOUBLINGS);
-                careful.min(WAIT_MAX_NS.max(dwell_ns))
-            }
+        let near = self.more(step) > NEAR * self.too_much;
+        let careful_ns = (CAREFUL * dwell_ns) << if near { self.times.saturating_sub(1).min(DOUBLINGS) } else { 0 };
+        match near || !self.strain.told() {
+            true => careful_ns.min(WAIT_MAX_NS.max(dwell_ns)),
             false => dwell_ns,
         }
     }
@@ -354,6 +375,7 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::detector::SlowEnd;
 
     const S: u64 = 1_000_000_000;
     const STEP: f32 = 0.1;
@@ -523,6 +545,54 @@ mod tests {
         assert_eq!(until(&mut throttles, 0.45, 190, 99), Some(64));
         assert_eq!(until(&mut throttles, 0.55, 254, 99), Some(32));
         assert_eq!(until(&mut throttles, 0.85, 286, 99), Some(6));
+    }
+
+    /// Calm and used, once a second, and so many clients are slow where one usually is; from the second after this one.
+    fn strained(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) {
+        let mut loads = [FilesystemLoad::default(); 4];
+        loads[3].slow_end = SlowEnd { requests: 50.0, found: slow, usual: 1.0 };
+        (from + 1..=from + seconds).for_each(|second| {
+            throttles.note_strain(&loads);
+            pass(throttles, second - 1, 1);
+        });
+    }
+
+    #[test]
+    fn they_get_more_only_while_clients_do_not_notice() {
+        let mut throttles = limited();
+        strained(&mut throttles, 1.0, 1, 4);
+        assert_eq!(share(&throttles), STEP, "a dwell time tells too little");
+        strained(&mut throttles, 1.0, 5, 1);
+        assert_eq!(share(&throttles), 2.0 * STEP);
+        strained(&mut throttles, 1.3, 6, 30);
+        assert_eq!(share(&throttles), 2.0 * STEP, "they begin to");
+        strained(&mut throttles, 1.0, 36, 9);
+        assert_eq!(share(&throttles), 3.0 * STEP, "it was that, or chance");
+        // As slow as that is not slow enough for evidence.
+        strained(&mut throttles, 2.0, 45, 26);
+        assert!((share(&throttles) - 1.5 * STEP).abs() < 1e-3);
+        strained(&mut throttles, 2.0, 71, 26 * 5);
+        assert_eq!(share(&throttles), LEAST * STEP, "something is always left");
+        // It was too much so often that the next step takes long.
+        strained(&mut throttles, 1.0, 201, 203);
+        assert_eq!(share(&throttles), LEAST * STEP);
+        strained(&mut throttles, 1.0, 404, 1);
+        assert!(share(&throttles) > STEP);
+    }
+
+    #[test]
+    fn who_rests_is_not_why_clients_notice() {
+        let mut throttles = limited();
+        strained(&mut throttles, 1.0, 1, 5);
+        throttles.note_use(&[Use::Little; 4], 7 * S);
+        strained(&mut throttles, 9.0, 7, 60);
+        assert_eq!(share(&throttles), 2.0 * STEP);
+        // What was noticed before they stood still says nothing about what comes after.
+        throttles.note_use(&[], 68 * S);
+        strained(&mut throttles, 2.0, 68, 25);
+        throttles.run(93 * S);
+        strained(&mut throttles, 2.0, 93, 25);
+        assert_eq!(share(&throttles), 2.0 * STEP);
     }
 
     #[test]

@@ -248,7 +248,7 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     // With what he did when he was caught he has no need of more; ten minutes of that, and he is free. A full channel loses nothing:
     // the last wish is sent when there is room.
     rig.harmless = 100;
-    rig.pass(700 * SECOND_NS);
+    rig.pass(800 * SECOND_NS);
     assert!(!rig.state().starts_with("state=throttled"), "{}", rig.state());
     let last = |rig: &mut Rig| {
         rig.pass(TICK_NS);

@@ -2,6 +2,7 @@
 //! What is usual for a series: learned slowly, only while it is calm, and never from a state that breaks the objective.
 
 use super::depth::{Usual, CLASSES};
+use super::slow_end::{Latencies, SlowEnd};
 use intf::segment::BUCKETS;
 
 /// Requests that a block needs before it counts; also what the first baseline is made of.
@@ -23,6 +24,8 @@ pub struct Baseline {
     /// Requests that a block needs.
     needed: u64,
     usual: Usual,
+    /// The same without regard to depth.
+    latencies: Latencies,
     /// Requests of the block and the sum of their buckets, by depth class.
     depths: [(u32, u64); CLASSES],
     block: [u32; BUCKETS],
@@ -38,6 +41,7 @@ impl Default for Baseline {
             blocks: 0,
             needed: BLOCK_REQUESTS,
             usual: Usual::default(),
+            latencies: Latencies::default(),
             depths: [(0, 0); CLASSES],
             block: [0; BUCKETS],
             block_requests: 0,
@@ -74,6 +78,17 @@ impl Baseline {
         self.depths[class].1 += u64::from(requests) * bucket as u64;
         self.block[bucket.saturating_sub(self.usual.shift(class))] += requests;
         self.block_requests += u64::from(requests);
+        self.latencies.collect(bucket, requests);
+    }
+
+    /// Completed requests of one bucket: are they in the slow end?
+    pub fn slow_end(&self, bucket: usize, requests: u32) -> SlowEnd {
+        self.latencies.judge(bucket, requests)
+    }
+
+    /// What is usual has changed: where the slow end begins, above the bucket `floor`.
+    pub fn find_slow_end(&mut self, floor: usize) {
+        self.latencies.find_slow_end(floor);
     }
 
     /// Of those collected, so many were over the threshold.
@@ -86,6 +101,7 @@ impl Baseline {
         self.block_since_ns = now_ns;
         if self.block_requests > 0 {
             self.block.fill(0);
+            self.latencies.spoil();
             self.depths.fill((0, 0));
             self.block_requests = 0;
             self.block_over = 0;
@@ -115,6 +131,7 @@ impl Baseline {
             for (mean, &count) in self.shares.iter_mut().zip(&self.block) {
                 *mean += scale * count as f32 - weight * *mean;
             }
+            self.latencies.merge(self.block_requests, weight);
             self.blocks = self.blocks.saturating_add(1);
         }
         self.spoil(now_ns);

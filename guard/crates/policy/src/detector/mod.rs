@@ -16,6 +16,7 @@ mod depth;
 mod evidence;
 mod kinship;
 mod series;
+mod slow_end;
 mod stated;
 pub mod trial;
 
@@ -26,4 +27,5 @@ pub use evidence::{Evidence, REQUEST_MAX};
 pub use kinship::Kinship;
 pub use series::SeriesDetector;
 pub(crate) use series::{Lesson, Tests, Tick};
+pub use slow_end::SlowEnd;
 pub use stated::{stated, stated_false_alarms_per_million, stated_rate, Stated};

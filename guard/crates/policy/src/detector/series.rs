@@ -5,8 +5,9 @@
 use super::accumulator::{Accumulator, Limits};
 use super::baseline::Baseline;
 use super::depth::Arrivals;
-use super::evidence::{Evidence, REQUEST_MAX};
+use super::evidence::{first_above, Evidence, REQUEST_MAX};
 use super::kinship::Kinship;
+use super::slow_end::SlowEnd;
 use crate::objective::{Level, Objective};
 use intf::segment::layout::{bucket_lower, bucket_middle};
 use intf::segment::{Class, SeriesDelta, BUCKETS};
@@ -73,6 +74,7 @@ pub(crate) struct Tick {
     pub in_flight: u32,
     pub shape_in_flight: f64,
     pub share_in_flight: f64,
+    pub slow_end: SlowEnd,
 }
 
 impl Tick {
@@ -86,6 +88,7 @@ impl Tick {
         self.in_flight += other.in_flight;
         self.shape_in_flight += other.shape_in_flight;
         self.share_in_flight += other.share_in_flight;
+        self.slow_end.add(other.slow_end);
     }
 }
 
@@ -248,6 +251,7 @@ impl SeriesDetector {
         }
         if baseline.ready() {
             self.tick.shape += count * f64::from(evidence.completed(bucket, class));
+            self.tick.slow_end.add(baseline.slow_end(bucket, requests));
         }
         baseline.collect(bucket, class, requests);
     }
@@ -296,6 +300,7 @@ impl SeriesDetector {
         let rebuilt = may_rebuild && baseline.ripe(now_ns);
         if rebuilt && baseline.merge(now_ns, self.allowed, lesson == Lesson::Changed) {
             evidence.learn(baseline.shares(), baseline.usual(), self.floor_ns, self.threshold_ns);
+            baseline.find_slow_end(first_above(self.floor_ns));
         }
         rebuilt
     }

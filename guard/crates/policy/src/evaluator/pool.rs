@@ -2,7 +2,7 @@
 //! The detectors of one objective: one per series that it judges, and one for all of them together (a node whose every
 //! disk becomes a little slower shows it there first).
 
-use super::{Signal, Slack};
+use super::{FilesystemLoad, Signal, Slack};
 use crate::detector::{Lesson, Limits, SeriesDetector, Tests, Tick};
 use crate::error_budget::{Ended, ErrorBudget};
 use crate::event::{Measure, Unit};
@@ -135,6 +135,19 @@ impl Pool {
 
     pub fn of_probes(&self) -> bool {
         self.objective.class == Class::Probe
+    }
+
+    pub fn of_storage(&self) -> bool {
+        self.objective.class == Class::Storage
+    }
+
+    /// Adds what this tick says of the slow end, by filesystem.
+    pub fn slow_ends(&self, loads: &mut [FilesystemLoad]) {
+        for index in bits(self.touched) {
+            if let (Some(Some(detector)), Some(load)) = (self.detectors.get(index), loads.get_mut(index)) {
+                load.slow_end.add(detector.tick().slow_end);
+            }
+        }
     }
 
     pub fn stuck_after_ns(&self) -> u64 {

@@ -242,12 +242,42 @@ fn loads_say_what_is_in_flight_and_what_is_stuck() {
         stuck_after_ns: 800 * MS,
         storage_in_flight: 3,
         batch_in_flight: 1,
+        slow_end: SlowEnd::default(),
     };
     assert_eq!(loads[1], expected);
     assert!(evaluator.verdicts()[0].stuck);
     evaluator.begin(2 * S);
     evaluator.finish(2 * S, HEARD, false);
     assert!(!evaluator.verdicts()[0].stuck && !evaluator.filesystems()[1].stuck);
+}
+
+/// Of the requests of one disk within a time, those in their slow end and those usually there.
+fn slow_end(node: &mut Node, disk: usize, time: u64) -> SlowEnd {
+    let mut sum = SlowEnd::default();
+    for _ in 0..time / (20 * MS) {
+        node.tick();
+        sum.add(node.evaluator.filesystems()[disk].slow_end);
+    }
+    sum
+}
+
+#[test]
+fn the_slow_end_shows_what_is_no_evidence_yet() {
+    let mut node = Node::new(2);
+    node.run(120 * S);
+    assert_eq!(slow_end(&mut node, 0, 2 * S).found, 0.0, "nothing to compare with");
+    node.run(480 * S);
+    node.acting = true;
+    let usual = slow_end(&mut node, 0, 300 * S);
+    assert!(usual.usual > 15.0 && (usual.found / usual.usual - 1.0).abs() < 0.5, "{usual:?}");
+    node.factor = 1.3;
+    let slower = slow_end(&mut node, 0, 300 * S);
+    assert!(slower.found > 2.5 * slower.usual, "{slower:?}");
+    assert!(node.tick().level == Level::Calm);
+    // Each disk by what is usual there.
+    (node.factor, node.slow) = (1.0, 2);
+    let (other, slow) = (slow_end(&mut node, 0, 60 * S), slow_end(&mut node, 1, 60 * S));
+    assert!(slow.found > 20.0 * slow.usual && other.found < 3.0 * other.usual, "{slow:?} {other:?}");
 }
 
 #[test]
