@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from beerbench.batch import Batch, Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage, Stream
-from beerbench.guard import Guard
+from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.clock import Clock
 from beerbench.timeline.decisions import Decisions
@@ -40,6 +40,11 @@ def disk_requests(node: Machine, cgroup: str, *kinds: str) -> int:
     """Requests of a cgroup on all disks so far; kinds: rios, wios (kernel, cgroup-v2.rst, io.stat)."""
     io = node.execute(f"cat {ROOT / cgroup / 'io.stat'}").stdout.split()
     return sum(int(word.split("=")[1]) for word in io if word.split("=")[0] in kinds)
+
+
+def limits_of_disks(node: Machine) -> str:
+    """Of all of batch together."""
+    return node.execute(f"cat {JOBS}/io.max").stdout.strip()
 
 
 def assert_one_run(job: Job) -> None:

@@ -17,6 +17,7 @@ from support import (
     assert_one_run,
     assert_undisturbed,
     disk_requests,
+    limits_of_disks,
     percentile,
     report_of,
 )
@@ -67,10 +68,6 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, batch: 
     assert node.execute(f"cat {JOBS}/cpu.max").stdout.split()[0] != "max"
     report_of(innocent, timeout=240)
     assert_one_run(innocent)
-
-
-def limits_of_disks(node: Machine) -> str:
-    return node.execute(f"cat {JOBS}/io.max").stdout.strip()
 
 
 @AGAIN

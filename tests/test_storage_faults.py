@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import Guard
 from beerbench.timeline.decisions import Decision
 from beerbench.timeline.requests import OK
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, report_of
+from support import StorageUser, assert_one_run, limits_of_disks, report_of
 
 STUCK_DISK = "/data/02"
 
@@ -76,6 +77,42 @@ def quarantine(guard: Guard) -> list[Decision]:
 
 def released(guard: Guard) -> bool:
     return any(record.action == "release" for record in guard.decisions())
+
+
+def pull_out(node: Machine, mount: str) -> str:
+    """Takes the disk below a mount from the kernel, as a controller does that drops it. Its number there."""
+    return node.execute(
+        f"""set -e
+        name=$(basename $(findmnt -no SOURCE {mount}))
+        cat /sys/class/block/$name/dev
+        device=$(basename $(readlink -f /sys/class/block/$name/device))
+        echo $device > /sys/bus/virtio/drivers/virtio_blk/unbind
+        test ! -e /sys/class/block/$name""",
+        timeout=60,
+    ).stdout.strip()
+
+
+@pytest.mark.full
+def test_a_disk_that_is_pulled_out(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
+    """Its clients get errors; the guard says that it is gone, and goes on with the others, and so does the fail-safe."""
+    guard.wait_for_state("open", timeout=120)
+    innocent = batch.submit("burn --seconds 120")
+    batch.wait_for_containers([innocent], timeout=240)
+    storage.start(rate=20, duration=300)
+    wait_until(lambda: requests_counted(guard) > 100, 60, "requests are counted")
+    gone = pull_out(node, STUCK_DISK)
+    wait_until(lambda: guard.metric("beer_disk_gone") == 1, 30, "the guard sees it", explain=guard.why)
+    ticks = guard.status()["control_loop"]["ticks"]
+    wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks + 100, 30, "the control loop goes on")
+    assert not guard.frozen(), "batch has no part in it and is frozen"
+
+    node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
+    wait_until(lambda: limits_of_disks(node) != "", 30, "batch is limited on the disks that are left")
+    assert gone not in limits_of_disks(node)
+    node.execute("systemctl unmask --runtime beer-guard && systemctl start beer-guard", timeout=120)
+    wait_until(lambda: limits_of_disks(node) == "", 60, "the guard's return lifts the limits", explain=guard.why)
+    report_of(innocent, timeout=400)
+    assert_one_run(innocent)
 
 
 def requests_counted(guard: Guard) -> float:
