@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+use crate::file::lines_of_devices;
 use crate::{Error, KernFile, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -238,7 +239,7 @@ fn key_missing(key: &'static str) -> &'static str {
 }
 
 fn parse_io(text: &str, devices: &mut Vec<DeviceIo>) -> std::result::Result<(), Broken> {
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in lines_of_devices(text) {
         devices.push(parse_io_line(line).ok_or((number, "not an io.stat line"))?);
     }
     Ok(())
@@ -393,6 +394,13 @@ mod tests {
         for text in ["a", "1-", "0-4294967295", "1,,2"] {
             assert_eq!(count_cpus(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_disk_that_was_pulled_out_is_no_device() {
+        let mut devices = Vec::new();
+        let text = "254:16 rbytes=1 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n(unknown) rbytes=5 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n";
+        assert_eq!((parse_io(text, &mut devices), devices.len()), (Ok(()), 1));
     }
 
     #[test]

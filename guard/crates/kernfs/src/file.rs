@@ -15,6 +15,12 @@ const LIMIT: usize = 1 << 20;
 /// Most of these files are a line or a few; there may be hundreds of readers.
 const SMALLEST: usize = 512;
 
+/// Lines by device, numbered. A disk that was pulled out has no name any more (`bdi_dev_name` in mm/backing-dev.c), and its line
+/// stays until nobody holds it.
+pub(crate) fn lines_of_devices(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter(|(_, line)| !line.starts_with("(unknown)"))
+}
+
 #[derive(Debug)]
 pub struct KernFile {
     path: PathBuf,

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::file::lines_of_devices;
 use crate::{Error, KernFile, Result};
 
 /// Limits of one device per second; `u64::MAX` stands for `max`.
@@ -29,7 +30,7 @@ impl IoMax {
         let mut file = KernFile::new(cgroup.join("io.max"));
         let path = file.path().to_owned();
         let Some(text) = file.read()? else { return Ok(None) };
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in lines_of_devices(text) {
             let limits = IoMax::parse(line).ok_or_else(|| Error::parse(&path, number, "not an io.max line"))?;
             if limits.device == device {
                 return Ok(Some(limits));
@@ -92,6 +93,9 @@ mod tests {
         assert_eq!(IoMax::read(folder.path(), (8, 0)).unwrap().unwrap().reads, 1);
         assert_eq!(IoMax::read(folder.path(), (8, 1)).unwrap(), Some(IoMax::unlimited((8, 1))));
         assert_eq!(IoMax::read(&folder.path().join("gone"), (8, 0)).unwrap(), None);
+        // A disk that was pulled out.
+        std::fs::write(folder.path().join("io.max"), format!("(unknown) riops=1\n{}\n", limits.line())).unwrap();
+        assert_eq!(IoMax::read(folder.path(), (254, 16)).unwrap(), Some(limits));
     }
 
     #[test]

@@ -120,12 +120,13 @@ impl Hold {
 const COVERED: f32 = 0.9;
 
 /// Who did less than this share of what the first of them did is none of them, unless those together did more than that share of
-/// all. (Not enough beside one that thrashes swap: what is written out of others is charged to them.)
+/// all.
 const SLIGHT: f32 = 0.125;
 
-/// The fewest jobs that did nearly all of batch's work on a device, without those who did next to nothing beside the first of them. `work` = work done lately by each job, in any unit; `all` = that of
-/// batch as a whole, in which there may be more: of jobs that have ended, or of clients of the storage daemons who are none of them.
-/// Seeks hide behind streams when work is counted in bytes, and streams behind seeks when it is counted in requests: ask for both.
+/// The fewest jobs that did nearly all of batch's work on a device, without those who did next to nothing beside the first of them.
+/// `work` = work done lately by each job, in any unit; `all` = that of batch as a whole, in which there may be more: of jobs that have
+/// ended, or of clients of the storage daemons who are none of them. Streams hide behind seeks when work is counted in requests, and
+/// seeks behind streams when their bytes weigh as well: ask for both.
 ///
 /// `None` = not known: too much of it is of nobody in the table, or there is none. No job with less work than another is named before
 /// it, so that who does nothing there is never to blame.

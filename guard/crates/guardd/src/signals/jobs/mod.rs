@@ -334,6 +334,8 @@ impl Jobs {
         for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
             let all = sum(spell.whole.lately(), spell.through.lately());
             let (rows, scratch) = (&self.rows, &mut self.scratch);
+            // Bytes alone say nothing: a few large requests are many of them beside a hog of small ones, and little time of a disk.
+            let weight = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64) as f32;
             let mut named = |pick: fn((f32, f32)) -> f32| {
                 scratch.clear();
                 let done = |(place, row): (usize, &Option<Row>)| {
@@ -343,7 +345,7 @@ impl Jobs {
                 guilty(scratch, pick(all))
             };
             let enough = complete && work(all.0 as u64, all.1 as u64) >= WORK_MIN;
-            let mut both = || Some(named(|done| done.0)?.or(&named(|done| done.1)?));
+            let mut both = || Some(named(|done| done.0)?.or(&named(weight)?));
             let set = if enough { both() } else { None };
             if let Some(guilty) = board.guilty.get_mut(filesystem) {
                 *guilty = set;

@@ -267,6 +267,17 @@ fn a_stream_does_not_hide_seeks() {
 }
 
 #[test]
+fn who_reads_a_little_at_once_is_not_named_with_a_hog_of_small_requests() {
+    // Beside a hog that has begun to swap a job that is just told to begin reads its code, as measured in a node.
+    let mut rig = Rig::new(&["hog.scope", "begins.scope"]);
+    rig.writes("hog.scope", "8:16 rbytes=655360000 wbytes=3747840 rios=10000 wios=915\n");
+    rig.writes("begins.scope", "8:16 rbytes=656158720 wbytes=0 rios=10014 wios=0\n");
+    rig.writes("", "8:16 rbytes=1311518720 wbytes=3747840 rios=20014 wios=915\n");
+    rig.read();
+    assert_eq!(rig.guilty(0), named("hog.scope"));
+}
+
+#[test]
 fn too_little_says_nothing_and_is_not_forgotten_either() {
     let mut rig = Rig::new(&["a.scope"]);
     for _ in 0..3 {
