@@ -222,6 +222,12 @@ impl Record {
             "throttle_not_enough" => {
                 format!("{place} stayed slow although those who are limited were given less{measured}")
             }
+            "clients_notice" => {
+                let times = self.evidence.as_ref().map_or(String::new(), |e| {
+                    format!(": {:.1} times as many as usual are slow, limit {:.1}", e.value, e.limit)
+                });
+                format!("clients begin to notice{times}")
+            }
             "made_storage_slow" => "they made storage slow".into(),
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),

@@ -39,7 +39,7 @@ pub struct FilesystemLoad {
     pub storage_in_flight: u32,
     /// Batch requests in flight.
     pub batch_in_flight: u32,
-    /// Storage requests that completed in this tick, in their slow end and usually there.
+    /// Storage requests that completed in this tick, those of them in their slow end, and those usually there.
     pub slow_end: SlowEnd,
 }
 
@@ -170,12 +170,22 @@ impl Evaluator {
             };
             self.pools.push(pool);
         }
+        self.put_in_order();
         self.verdicts = self.pools.iter().map(Pool::unheard).collect();
         self.objectives = objectives.to_vec();
         self.names = Names::new(objectives, filesystems);
         // In-flight loads name objectives by index.
         self.filesystems.fill(FilesystemLoad::default());
         self.turn = 0;
+    }
+
+    fn put_in_order(&mut self) {
+        for place in 0..self.pools.len() {
+            let (before, after) = self.pools.split_at_mut(place);
+            if let Some(pool) = after.first_mut() {
+                pool.after(before);
+            }
+        }
     }
 
     /// One verdict per objective, in the order of the configuration.
@@ -217,6 +227,7 @@ impl Visitor for Evaluator {
         for pool in &mut self.pools {
             pool.restart(filesystems, &self.names.filesystems);
         }
+        self.put_in_order();
         self.names = Names::new(&self.objectives, filesystems);
         self.filesystems = vec![FilesystemLoad::default(); filesystems.len()];
         self.depths = Depths::new(filesystems.len());

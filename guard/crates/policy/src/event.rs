@@ -44,6 +44,8 @@ pub enum Cause {
     GuiltyNotEnough,
     /// Those who are limited do less, and it has not become better.
     ThrottleNotEnough,
+    /// Clients have more slow requests than usual beside those who are limited.
+    ClientsNotice,
     /// Nobody is limited any more.
     ThrottleOver,
     /// Frozen for as long as is allowed.
@@ -94,7 +96,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 39] = [
+    pub const ALL: [Cause; 40] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -111,6 +113,7 @@ impl Cause {
         Cause::Guilty,
         Cause::GuiltyNotEnough,
         Cause::ThrottleNotEnough,
+        Cause::ClientsNotice,
         Cause::ThrottleOver,
         Cause::FreezeMax,
         Cause::StoodTooLong,
@@ -155,6 +158,7 @@ impl Cause {
             Cause::Guilty => "guilty",
             Cause::GuiltyNotEnough => "guilty_not_enough",
             Cause::ThrottleNotEnough => "throttle_not_enough",
+            Cause::ClientsNotice => "clients_notice",
             Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",
             Cause::StoodTooLong => "stood_too_long",

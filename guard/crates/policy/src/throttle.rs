@@ -7,7 +7,7 @@
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
 //! may give no warning: with the lab's there is next to no evidence a second before there is enough.
 //!
-//! Before evidence comes strain ([`crate::strain`]): they get more only while clients have no more slow requests than usual, and
+//! Before evidence comes strain ([`crate::strain`]): they get more only while clients have hardly more slow requests than usual, and
 //! half when those have half as many again. So the share settles where clients do not notice it, and not where they break.
 //!
 //! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
@@ -83,8 +83,21 @@ pub struct Throttle {
     too_much: f32,
     /// How often it was; one less for each step beyond it that has been borne.
     times: u32,
+    /// It was less than before, and has not been more since: what was too much is known.
+    backed_off: bool,
     /// What clients notice of this share.
     strain: Strain,
+}
+
+/// Somebody was given less, because clients notice it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Eased {
+    /// Where.
+    pub filesystem: u16,
+    /// Whose work made it slow.
+    pub jobs: JobSet,
+    /// How many times as many slow requests as usual, and how many are too many.
+    pub slow: (f32, f32),
 }
 
 /// What a cut is worth.
@@ -145,6 +158,8 @@ impl Throttles {
             return;
         }
         let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
+        let mut strain = Strain::default();
+        strain.begin_anew(now_ns);
         let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
         if let Some(place) = room {
             *place = Some(Throttle {
@@ -162,7 +177,8 @@ impl Throttles {
                 in_vain: 0,
                 too_much: f32::INFINITY,
                 times: 0,
-                strain: Strain::default(),
+                backed_off: false,
+                strain,
             });
         }
     }
@@ -209,17 +225,23 @@ impl Throttles {
     }
 
     /// What clients got on each filesystem since the last time, while somebody used what he is left.
-    pub fn note_strain(&mut self, loads: &[FilesystemLoad]) {
+    pub fn note_strain(&mut self, loads: &[FilesystemLoad], now_ns: u64) {
         for throttle in self.0.iter_mut().flatten().filter(|throttle| throttle.using != Use::Little) {
             if let Some(load) = loads.get(usize::from(throttle.filesystem)) {
-                throttle.strain.add(load.slow_end);
+                throttle.strain.add(load.slow_end, load.storage_in_flight, now_ns);
             }
         }
     }
 
+    /// What is usual, and for whom, is another matter now.
+    pub fn forget_strain(&mut self) {
+        self.0.iter_mut().flatten().for_each(|throttle| throttle.strain = Strain::default());
+    }
+
     /// It has been calm for `calm_ns`: more for those who have used all that they had for long enough, if clients do not notice; less if
-    /// they do.
-    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) {
+    /// they do. The last of those who got less.
+    pub fn ease(&mut self, calm_ns: u64, step: f32, dwell_ns: u64, now_ns: u64) -> Option<Eased> {
+        let mut eased = None;
         for throttle in self.0.iter_mut().flatten() {
             throttle.cut_ns = None;
             throttle.pass(now_ns);
@@ -227,13 +249,9 @@ impl Throttles {
                 continue;
             }
             throttle.slow_since_ns = None;
-            let least = LEAST * step;
-            if throttle.strain.too_much() && throttle.share > least {
-                throttle.halve(least, now_ns);
-            } else if throttle.strain.light() && throttle.earned_ns >= throttle.wait_ns(step, dwell_ns) {
-                throttle.grow(step, now_ns);
-            }
+            eased = throttle.follow_strain(step, dwell_ns, now_ns).or(eased);
         }
+        eased
     }
 
     /// It has not been calm for so long, nor was there a change, and nobody says that it is batch's doing: limited no more. Else
@@ -259,7 +277,7 @@ impl Throttles {
                 throttle.used_ns = now_ns;
             }
             (throttle.changed_ns, throttle.calm_ns, throttle.cut_ns) = (now_ns, now_ns, None);
-            throttle.strain = Strain::default();
+            throttle.strain.begin_anew(now_ns);
         }
     }
 
@@ -317,7 +335,8 @@ impl Throttle {
     }
 
     fn set(&mut self, share: f32, now_ns: u64) {
-        (self.share, self.changed_ns, self.earned_ns, self.strain) = (share, now_ns, 0, Strain::default());
+        (self.share, self.changed_ns, self.earned_ns) = (share, now_ns, 0);
+        self.strain.begin_anew(now_ns);
     }
 
     /// A calm tick.
@@ -346,16 +365,38 @@ impl Throttle {
 
     /// For how long they must have used their share before it grows.
     fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
-        let near = self.more(step) > NEAR * self.too_much;
-        let careful_ns = (CAREFUL * dwell_ns) << if near { self.times.saturating_sub(1).min(DOUBLINGS) } else { 0 };
-        match near || !self.strain.told() {
-            true => careful_ns.min(WAIT_MAX_NS.max(dwell_ns)),
+        match self.more(step) > NEAR * self.too_much {
+            true => careful_ns(self.times.saturating_sub(1).min(DOUBLINGS), dwell_ns),
+            false if !self.strain.told() => careful_ns(0, dwell_ns),
             false => dwell_ns,
         }
     }
 
+    /// More, or less, or as before. Where it is no better with the least it is not their doing.
+    fn follow_strain(&mut self, step: f32, dwell_ns: u64, now_ns: u64) -> Option<Eased> {
+        let least = LEAST * step;
+        let long = self.earned_ns >= careful_ns(0, dwell_ns) && self.strain.told();
+        if self.strain.light() {
+            if self.earned_ns >= self.wait_ns(step, dwell_ns) {
+                self.grow(step, now_ns);
+            }
+        } else if self.share <= least {
+            if long {
+                self.strain.rebase(now_ns);
+            }
+        } else if self.strain.too_much() || long {
+            let slow = (self.strain.ratio(), self.strain.limit());
+            self.was_too_much();
+            self.set((self.share / 2.0).max(least), now_ns);
+            return Some(Eased { filesystem: self.filesystem, jobs: self.jobs, slow });
+        }
+        None
+    }
+
     fn grow(&mut self, step: f32, now_ns: u64) {
         let more = self.more(step);
+        self.backed_off = false;
+        self.strain.unbase();
         if self.share >= self.too_much {
             self.times = self.times.saturating_sub(1);
             self.too_much = if self.times == 0 { f32::INFINITY } else { more };
@@ -363,13 +404,21 @@ impl Throttle {
         self.set(more, now_ns);
     }
 
-    fn halve(&mut self, least: f32, now_ns: u64) {
-        if self.cut_ns.is_none() {
+    fn was_too_much(&mut self) {
+        if !std::mem::replace(&mut self.backed_off, true) {
             (self.too_much, self.times) = (self.share, (self.times + 1).min(DOUBLINGS + 1));
         }
+    }
+
+    fn halve(&mut self, least: f32, now_ns: u64) {
+        self.was_too_much();
         self.set((self.share / 2.0).max(least), now_ns);
         (self.cut_ns, self.used_ns, self.good_ns) = (Some(now_ns), now_ns, 0);
     }
+}
+
+fn careful_ns(doublings: u32, dwell_ns: u64) -> u64 {
+    ((CAREFUL * dwell_ns) << doublings).min(WAIT_MAX_NS.max(dwell_ns))
 }
 
 #[cfg(test)]
@@ -396,7 +445,9 @@ mod tests {
 
     /// Calm for long, once a second, and all is used; from the second after this one.
     fn pass(throttles: &mut Throttles, from: u64, seconds: u64) {
-        (from + 1..=from + seconds).for_each(|second| throttles.ease(20 * S, STEP, 2 * S, second * S));
+        for second in from + 1..=from + seconds {
+            assert_eq!(throttles.ease(20 * S, STEP, 2 * S, second * S), None);
+        }
     }
 
     /// The same until their share is this, or for so long; how long it took.
@@ -547,52 +598,109 @@ mod tests {
         assert_eq!(until(&mut throttles, 0.85, 286, 99), Some(6));
     }
 
-    /// Calm and used, once a second, and so many clients are slow where one usually is; from the second after this one.
-    fn strained(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) {
+    /// Calm and used, once a second, and so many requests are slow where one of fifty usually is; from the second after this one.
+    fn strained(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) -> Vec<Eased> {
         let mut loads = [FilesystemLoad::default(); 4];
         loads[3].slow_end = SlowEnd { requests: 50.0, found: slow, usual: 1.0 };
-        (from + 1..=from + seconds).for_each(|second| {
-            throttles.note_strain(&loads);
-            pass(throttles, second - 1, 1);
-        });
+        (from + 1..=from + seconds)
+            .filter_map(|second| {
+                throttles.note_strain(&loads, second * S);
+                throttles.ease(20 * S, STEP, 2 * S, second * S)
+            })
+            .collect()
+    }
+
+    /// The same until somebody gets less; how long it took.
+    fn noticed(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) -> Option<u64> {
+        (1..=seconds).find(|second| !strained(throttles, slow, from + second - 1, 1).is_empty())
+    }
+
+    /// Until they get more.
+    fn grown(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) -> Option<u64> {
+        let before = share(throttles);
+        (1..=seconds).find(|second| {
+            assert_eq!(strained(throttles, slow, from + second - 1, 1), []);
+            share(throttles) > before
+        })
     }
 
     #[test]
     fn they_get_more_only_while_clients_do_not_notice() {
         let mut throttles = limited();
-        strained(&mut throttles, 1.0, 1, 4);
-        assert_eq!(share(&throttles), STEP, "a dwell time tells too little");
-        strained(&mut throttles, 1.0, 5, 1);
-        assert_eq!(share(&throttles), 2.0 * STEP);
-        strained(&mut throttles, 1.3, 6, 30);
-        assert_eq!(share(&throttles), 2.0 * STEP, "they begin to");
-        strained(&mut throttles, 1.0, 36, 9);
-        assert_eq!(share(&throttles), 3.0 * STEP, "it was that, or chance");
-        // As slow as that is not slow enough for evidence.
-        strained(&mut throttles, 2.0, 45, 26);
-        assert!((share(&throttles) - 1.5 * STEP).abs() < 1e-3);
-        strained(&mut throttles, 2.0, 71, 26 * 5);
-        assert_eq!(share(&throttles), LEAST * STEP, "something is always left");
-        // It was too much so often that the next step takes long.
-        strained(&mut throttles, 1.0, 201, 203);
+        assert_eq!(grown(&mut throttles, 1.0, 1, 60), Some(5), "a dwell time tells too little");
+        assert_eq!(grown(&mut throttles, 1.4, 6, 30), None);
+        let noticed_s = noticed(&mut throttles, 2.0, 36, 30).unwrap();
+        assert!((share(&throttles) - STEP).abs() < 1e-3, "as slow as that is not slow enough for evidence");
+        let from = 36 + noticed_s;
+        assert_eq!(grown(&mut throttles, 0.9, from, 60), Some(32), "twice as much was too much");
+        // They begin to notice: it may be chance, but not for long.
+        assert_eq!(noticed(&mut throttles, 1.3, from + 32, 60), Some(32));
+    }
+
+    #[test]
+    fn one_time_that_clients_notice_is_one_that_was_too_much() {
+        let mut throttles = limited();
+        assert_eq!(until(&mut throttles, 0.8, 1, 60), Some(14));
+        assert_eq!(strained(&mut throttles, 5.0, 15, 12).len(), 4);
+        assert!((share(&throttles) - 0.05).abs() < 1e-3);
+        assert_eq!(until(&mut throttles, 0.35, 27, 60), Some(6), "0.8 was too much, not 0.1");
+        assert_eq!(until(&mut throttles, 0.45, 33, 60), Some(32), "once");
+    }
+
+    #[test]
+    fn who_is_left_next_to_nothing_is_not_why_clients_notice() {
+        let mut throttles = limited();
+        // At noon clients ask for twice as much; what is usual was learned at night.
+        assert_eq!(strained(&mut throttles, 2.0, 1, 40).len(), 2);
         assert_eq!(share(&throttles), LEAST * STEP);
-        strained(&mut throttles, 1.0, 404, 1);
-        assert!(share(&throttles) > STEP);
+        assert_eq!(strained(&mut throttles, 2.0, 41, 300), []);
+        assert!(share(&throttles) > 2.0 * STEP, "{}", share(&throttles));
+        assert!(noticed(&mut throttles, 4.0, 341, 30).is_some(), "more than that is too much at noon, too");
+        // In the evening as much as at noon is too much again, once it was better.
+        strained(&mut throttles, 1.0, 371, 100);
+        assert!(noticed(&mut throttles, 2.0, 471, 30).is_some());
+    }
+
+    #[test]
+    fn clients_who_have_left_notice_nothing() {
+        let mut throttles = limited();
+        strained(&mut throttles, 1.8, 1, 5);
+        assert_eq!(share(&throttles), STEP);
+        let nobody = [FilesystemLoad::default(); 4];
+        (7..=8).for_each(|second| {
+            throttles.note_strain(&nobody, second * S);
+            pass(&mut throttles, second - 1, 1);
+        });
+        assert_eq!(share(&throttles), 2.0 * STEP);
     }
 
     #[test]
     fn who_rests_is_not_why_clients_notice() {
         let mut throttles = limited();
         strained(&mut throttles, 1.0, 1, 5);
-        throttles.note_use(&[Use::Little; 4], 7 * S);
-        strained(&mut throttles, 9.0, 7, 60);
+        throttles.note_use(&[Use::Little; 4], 8 * S);
+        strained(&mut throttles, 9.0, 8, 60);
         assert_eq!(share(&throttles), 2.0 * STEP);
         // What was noticed before they stood still says nothing about what comes after.
-        throttles.note_use(&[], 68 * S);
-        strained(&mut throttles, 2.0, 68, 25);
-        throttles.run(93 * S);
-        strained(&mut throttles, 2.0, 93, 25);
+        throttles.note_use(&[], 69 * S);
+        strained(&mut throttles, 2.0, 69, 12);
+        throttles.run(82 * S);
+        strained(&mut throttles, 2.0, 82, 12);
         assert_eq!(share(&throttles), 2.0 * STEP);
+        // Nor does what was promised to others, once the promise is another.
+        throttles.forget_strain();
+        assert_eq!(noticed(&mut throttles, 2.0, 94, 5), None);
+    }
+
+    #[test]
+    fn others_are_not_drawn_in_because_clients_notice() {
+        let mut throttles = limited();
+        strained(&mut throttles, 5.0, 1, 1);
+        assert!(!throttles.of(3).unwrap().was_cut());
+        let eased = strained(&mut throttles, 5.0, 2, 3);
+        assert_eq!((eased.len(), eased[0].filesystem, eased[0].jobs), (1, 3, jobs(&[1])));
+        assert!((eased[0].slow.0 - 5.0).abs() < 1e-3 && eased[0].slow.1 == 1.5, "{eased:?}");
+        assert!(!throttles.of(3).unwrap().was_cut());
     }
 
     #[test]

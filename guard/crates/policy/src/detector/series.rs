@@ -6,7 +6,7 @@ use super::accumulator::{Accumulator, Limits};
 use super::baseline::Baseline;
 use super::depth::Arrivals;
 use super::evidence::{first_above, Evidence, REQUEST_MAX};
-use super::kinship::Kinship;
+use super::kinship::{Kinship, MOST};
 use super::slow_end::SlowEnd;
 use crate::objective::{Level, Objective};
 use intf::segment::layout::{bucket_lower, bucket_middle};
@@ -88,7 +88,6 @@ impl Tick {
         self.in_flight += other.in_flight;
         self.shape_in_flight += other.shape_in_flight;
         self.share_in_flight += other.share_in_flight;
-        self.slow_end.add(other.slow_end);
     }
 }
 
@@ -178,7 +177,7 @@ pub struct SeriesDetector {
     share: ShareEvidence,
     first_over: usize,
     probes: bool,
-    /// `None` = there never was a request: so it stays for many series, and the tables take four kilobytes.
+    /// `None` = there never was a request: so it stays for many series, and the tables take six kilobytes.
     learned: Option<Box<Learned>>,
     tests: Tests,
     tick: Tick,
@@ -251,8 +250,8 @@ impl SeriesDetector {
         }
         if baseline.ready() {
             self.tick.shape += count * f64::from(evidence.completed(bucket, class));
-            self.tick.slow_end.add(baseline.slow_end(bucket, requests));
         }
+        self.tick.slow_end.add(baseline.slow_end(bucket, requests));
         baseline.collect(bucket, class, requests);
     }
 
@@ -334,6 +333,13 @@ impl SeriesDetector {
     /// Level reached.
     pub fn level(&self) -> Level {
         self.tests.level()
+    }
+
+    /// Of the requests of this tick those in their slow end, and those usually there: as many as if they did not share their fate.
+    pub(crate) fn slow_end(&self) -> SlowEnd {
+        let alike = self.dependence().map_or(KINSHIP_ASSUMED, |known| known.min(MOST)) as f32;
+        let SlowEnd { requests, found, usual } = self.tick.slow_end;
+        SlowEnd { requests, found: found / alike, usual: usual / alike }
     }
 
     pub(crate) fn tick(&self) -> &Tick {

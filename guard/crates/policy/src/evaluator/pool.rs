@@ -34,6 +34,8 @@ pub(super) struct Pool {
     awake: u128,
     /// Filesystems that are judged apart.
     excused: u128,
+    /// Filesystems whose slow end another pool tells: promises may overlap.
+    told: u128,
     together: Tests,
     /// Most of the last requests were for filesystems that know what is usual: before that the evidence of all of them
     /// says nothing about how much requests have in common.
@@ -69,6 +71,7 @@ impl Pool {
             touched: 0,
             awake: 0,
             excused: 0,
+            told: 0,
             together: Tests::default(),
             informed: false,
             limits: Limits::of_many(objective.weak, objective.strong, 1),
@@ -141,11 +144,17 @@ impl Pool {
         self.objective.class == Class::Storage
     }
 
+    /// These pools come before it.
+    pub fn after(&mut self, others: &[Pool]) {
+        let same = others.iter().filter(|other| other.kind == self.kind);
+        self.told = same.fold(0, |told, other| told | other.all);
+    }
+
     /// Adds what this tick says of the slow end, by filesystem.
     pub fn slow_ends(&self, loads: &mut [FilesystemLoad]) {
-        for index in bits(self.touched) {
+        for index in bits(self.touched & !self.told) {
             if let (Some(Some(detector)), Some(load)) = (self.detectors.get(index), loads.get_mut(index)) {
-                load.slow_end.add(detector.tick().slow_end);
+                load.slow_end.add(detector.slow_end());
             }
         }
     }

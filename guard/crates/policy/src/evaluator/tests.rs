@@ -281,6 +281,28 @@ fn the_slow_end_shows_what_is_no_evidence_yet() {
 }
 
 #[test]
+fn who_is_promised_something_twice_is_counted_once() {
+    let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0), objective(12.0, 24.0, 0)]);
+    evaluator.restart(&filesystems(&disks(1)));
+    evaluator.begin(S);
+    let buckets = [0; BUCKETS];
+    let series = read(0);
+    evaluator.series(&SeriesDelta {
+        series,
+        operations: 7,
+        bytes: 0,
+        sum_ns: 0,
+        errors: 0,
+        max_ns: 0,
+        under: 7,
+        over: 0,
+        buckets: &buckets,
+    });
+    evaluator.finish(S, HEARD, false);
+    assert_eq!(evaluator.filesystems()[0].slow_end.requests, 7.0);
+}
+
+#[test]
 fn slack_is_what_is_left_of_the_allowed_share() {
     let mut node = Node::new(1);
     node.run(60 * S);

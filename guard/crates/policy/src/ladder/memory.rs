@@ -184,6 +184,7 @@ impl Memory {
             self.throttles = Throttles::default();
         }
         if objectives {
+            self.throttles.forget_strain();
             self.innocence = [Innocence::default(); OBJECTIVES];
             if let Some(freeze) = &mut self.freeze {
                 (freeze.accused, freeze.slow) = (0, 0);

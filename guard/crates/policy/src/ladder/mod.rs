@@ -221,7 +221,7 @@ impl Ladder {
         memory.settle_precaution(now_ns);
         memory.throttles.of_living(&inputs.living, inputs.filesystems.len());
         memory.throttles.note_use(inputs.used, now_ns);
-        memory.throttles.note_strain(inputs.filesystems);
+        memory.throttles.note_strain(inputs.filesystems, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {

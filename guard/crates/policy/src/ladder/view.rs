@@ -82,6 +82,12 @@ impl About {
         About { gauge: u16::try_from(index).ok(), measure: Some(verdict.measure), ..About::default() }
     }
 
+    /// How many times as many requests as usual are slow on a filesystem, and how many are too many.
+    pub fn slow(filesystem: u16, (times, limit): (f32, f32)) -> About {
+        let measure = Measure { value: f64::from(times), limit: f64::from(limit), unit: Unit::Count };
+        About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
+    }
+
     /// It touches this one for the growth of his memory.
     pub fn because_of(self, grower: Option<Grower>) -> About {
         About { grower, ..self }

@@ -3,7 +3,7 @@
 use crate::steps::{config, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level, Use};
+use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level, SlowEnd, Use};
 
 const DWELL: u64 = 2 * S;
 
@@ -67,6 +67,25 @@ fn the_limit_is_there_before_they_run_again_and_grows_while_it_is_calm() {
     assert_eq!(steps.state(), NodeState::Open);
     assert_eq!(steps.said().last(), Some(&(Cause::ThrottleOver, Deed::Lift)));
     assert!(steps.actions().throttles.is_empty());
+}
+
+#[test]
+fn they_give_way_when_clients_begin_to_notice_and_get_it_back_where_that_is_of_no_use() {
+    let mut steps = throttled();
+    steps.run(4 * DWELL + TICK);
+    let before = share(&steps);
+    steps.events.clear();
+    // 100 requests/s, of which usually one in 50 is slow, and now three.
+    steps.filesystems[0].slow_end = SlowEnd { requests: 2.0, found: 0.12, usual: 0.04 };
+    steps.run(10 * S);
+    assert!(share(&steps) <= before / 2.0 && steps.state() == NodeState::Throttled);
+    let said = steps.events.iter().find(|event| event.cause == Cause::ClientsNotice).unwrap();
+    assert_eq!((said.deed, said.hold, said.filesystem), (Deed::Tighten, Hold::Jobs(jobs(&[1])), Some(0)));
+    let measure = said.measure.unwrap();
+    assert!((measure.value - 3.0).abs() < 1e-3 && measure.limit == 1.5, "{measure:?}");
+    // With next to nothing left for them it is the same.
+    steps.run(600 * S);
+    assert!(share(&steps) > before, "{}", share(&steps));
 }
 
 #[test]

@@ -4,10 +4,10 @@
 
 use super::{escalate, freeze, make_room, Rung};
 use crate::event::{Cause, Deed};
-use crate::jobs::Hold;
+use crate::jobs::{Hold, JobSet};
 use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::{About, View};
-use crate::throttle::{Cut, Throttle};
+use crate::throttle::{Cut, Eased, Throttle};
 use intf::state::NodeState;
 
 /// A limit that did not help so often does harm: what the limited write back may hold up the journal of a filesystem that
@@ -46,12 +46,7 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
     let jobs = memory.throttles.of(filesystem).map(|throttle| throttle.jobs).unwrap_or_default();
     match memory.throttles.cut(filesystem, step, patience_ns, view.now_ns) {
         Cut::Lately => None,
-        Cut::Now => Some(Transition {
-            to: NodeState::Throttled,
-            deed: Deed::Tighten,
-            hold: if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) },
-            ..freeze(Cause::BatchUsesDisk, about)
-        }),
+        Cut::Now => Some(tighten(Cause::BatchUsesDisk, about, jobs)),
         Cut::InVain => {
             if memory.throttles.in_vain(filesystem) >= IN_VAIN {
                 memory.give_up_limits(filesystem, view.now_ns);
@@ -61,12 +56,22 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
     }
 }
 
+fn tighten(cause: Cause, about: About, jobs: JobSet) -> Transition {
+    let hold = if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) };
+    Transition { to: NodeState::Throttled, deed: Deed::Tighten, hold, ..freeze(cause, about) }
+}
+
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
     let (config, now_ns) = (&memory.config, view.now_ns);
     match view.calm_for_ns {
         // That nothing is heard is not calm.
         _ if view.deaf.is_some() => {}
-        Some(calm_ns) => memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns),
+        Some(calm_ns) => {
+            let eased = memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns);
+            if let Some(Eased { filesystem, jobs, slow }) = eased {
+                return Some(tighten(Cause::ClientsNotice, About::slow(filesystem, slow), jobs));
+            }
+        }
         None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
     let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
