@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 
 import pytest
@@ -34,14 +35,37 @@ def freeze_by_hand(node: Machine) -> None:
     node.execute(f"echo 1 > {JOBS}/cgroup.freeze; for i in $(seq 100); do {frozen} && exit; sleep 0.1; done; exit 1")
 
 
-@pytest.mark.parametrize("signal", ["KILL", "STOP"])
+# The control loop hangs and everything else of the guard goes on: a debugger's stop of that one thread (ptrace(2)).
+HANG = """\
+import ctypes, os, sys, time
+pid, slice = sys.argv[1:]
+tasks = f"/proc/{pid}/task"
+task = next(int(task) for task in os.listdir(tasks) if open(f"{tasks}/{task}/comm").read() == "control\\n")
+libc = ctypes.CDLL(None, use_errno=True)
+SEIZE, INTERRUPT = 0x4206, 0x4207
+for request in (SEIZE, INTERRUPT):
+    if libc.ptrace(request, task, ctypes.c_void_p(0), ctypes.c_void_p(0)) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+open(f"{slice}/cgroup.freeze", "w").write("1")
+time.sleep(120)
+"""
+
+
+def hang(node: Machine, pid: int) -> None:
+    node.execute(f"systemd-run --quiet --unit=beer-test-hang python3 -c {shlex.quote(HANG)} {pid} {JOBS}")
+
+
+@pytest.mark.parametrize("signal", ["KILL", "STOP", pytest.param("hang", marks=pytest.mark.full)])
 def test_guard_is_replaced_and_thaws(node: Machine, batch: Batch, guard: Guard, signal: str) -> None:
     innocent = batch.submit("burn --seconds 20")
     batch.wait_for_containers([innocent], timeout=240)
     before = guard.pid()
 
-    node.execute(f"kill -STOP {before}")  # so that it cannot thaw what is frozen now
-    freeze_by_hand(node)
+    if signal == "hang":
+        hang(node, before)
+    else:
+        node.execute(f"kill -STOP {before}")  # so that it cannot thaw what is frozen now
+        freeze_by_hand(node)
     if signal == "KILL":
         node.execute(f"kill -KILL {before}")
 

@@ -62,6 +62,10 @@ def assert_limits(node: Machine, scope: str) -> None:
     effective = node.execute(f"cat {scope}/cpuset.cpus.effective").stdout.strip()
     assert allowed.replace(" ", ",") == effective
     assert int(node.execute(f"cat {scope}/memory.max").stdout) == 256 << 20
+    # Blame goes by the address that a container has: nobody in it may take another one (CAP_NET_ADMIN, CAP_NET_RAW).
+    asked = f"for pid in $(cat {scope}/cgroup.procs); do grep -hE '^(CapBnd|NoNewPrivs)' /proc/$pid/status; done"
+    held = node.execute(asked).stdout.split()
+    assert set(zip(held[::2], held[1::2], strict=True)) == {("CapBnd:", "0" * 16), ("NoNewPrivs:", "1")}, held
 
 
 def test_objective_is_what_the_other_tests_assume(node: Machine) -> None:

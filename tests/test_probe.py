@@ -119,3 +119,55 @@ def test_thin_traffic_without_probes(
     seen = [one for one in freezes(guard, struck) if one.time < struck + UNSEEN]
     assert not seen, f"it is seen without probes too: the test above shows nothing\n{guard.why()}"
     assert len(storage.stop()) > 0, "the user did not read"
+
+
+ROOT = """
+[[gauge]]
+name = "storage-root"
+source = "probe.root.seconds"
+above = 9.0
+for = "1s"
+dwell = "10s"
+grace = "40s"
+"""
+# The key of the server is good for a client, too.
+KEY = "Environment=XrdSecSSSKT=/etc/xrootd/beer.keytab"
+
+
+@pytest.mark.full
+def test_the_probe_reads_as_a_client_does(node: Machine, guard: Guard) -> None:
+    """The real xrdcp, in the sandbox of the unit; while XRootD hangs there is no reading."""
+
+    def state() -> str:
+        return next(str(one["state"]) for one in guard.status()["gauges"] if one["name"] == "storage-root")
+
+    node.execute(
+        f"""set -e
+        sed -i 's#^root = .*#root = "root://localhost//data/01/store/load/file-00"#' /etc/beer/guard.toml
+        cat >> /etc/beer/guard.toml <<'END'
+{ROOT}
+END
+        mkdir -p /etc/systemd/system/beer-probe.service.d
+        printf '[Service]\\n{KEY}\\n' > /etc/systemd/system/beer-probe.service.d/site.conf
+        systemctl daemon-reload
+        systemctl restart beer-probe beer-guard""",
+        timeout=180,
+    )
+    guard.wait_for_state("open", timeout=180)
+
+    def seconds() -> float:
+        return guard.metric(r'beer_watch_value\{gauge="storage-root"\}', absent=0)
+
+    def explain() -> str:
+        return node.execute("journalctl -u beer-probe -o cat | tail -20").stdout
+
+    wait_until(lambda: seconds() > 0, 120, "a file was read from end to end", explain=explain)
+    print(f"read in {seconds():.2f} s")
+    assert state() == "kept"
+    node.execute("pkill -STOP -x xrootd")
+    try:
+        wait_until(lambda: state() == "stale", 120, "there is no reading while XRootD hangs", explain=explain)
+        assert "it had not ended after 10 s" in explain()
+    finally:
+        node.execute("pkill -CONT -x xrootd")
+    wait_until(lambda: state() == "kept", 120, "it is read again", explain=explain)

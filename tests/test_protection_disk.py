@@ -45,7 +45,7 @@ QUIET = 8.0
 QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 HOLD = 10.0  # guard.toml's shortest freeze
 # At a time: until it is known who it was, and what an emulated CPU that many want adds.
-STOOD = {"direct": HOLD / 2, "xrootd": 1.5}
+STOOD = {"direct": HOLD / 2, "cached": HOLD / 2, "xrootd": 1.5}
 ATTACK = 25.0
 STORAGE = "storage.slice"
 
@@ -157,6 +157,7 @@ def after_recovery(samples: Requests, onset: float, neighbours: Neighbours) -> f
 AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Disturbed: ", "EmulationFault: "])
 CASES = [
     "direct",
+    pytest.param("cached", marks=pytest.mark.full),
     pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
 ]
 

@@ -94,7 +94,7 @@ def pull_out(node: Machine, mount: str) -> str:
 
 @pytest.mark.full
 def test_a_disk_that_is_pulled_out(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
-    """Its clients get errors; the guard says that it is gone, and goes on with the others, and so does the fail-safe."""
+    """Its clients get errors. The guard says that it is gone, and goes on with the others; so does the fail-safe."""
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 120")
     batch.wait_for_containers([innocent], timeout=240)

@@ -9,15 +9,11 @@ from typing import Any
 
 from .inroot import run_json
 
-# The chroot has no /sys of its own; /run is fresh memory in it, where the guard has its files on a node, too. The mount
-# goes when the command ends.
+# In the chroot /run is fresh memory, where the guard has its files on a node, too.
 SCRIPT = """\
-mkdir -p /run/cgroup
-mount -t cgroup2 none /run/cgroup || {{ echo "no cgroup2 can be mounted: run as root" >&2; exit 1; }}
-export BEER_TEST_CGROUP=/run/cgroup
 cd guard
 cargo build --quiet --release -p guardd --bins --example freeze_latency
-exec env TMPDIR=/run "$CARGO_TARGET_DIR"/release/examples/freeze_latency {arguments}
+exec env TMPDIR=/run ./with-cgroups.sh "$CARGO_TARGET_DIR"/release/examples/freeze_latency {arguments}
 """
 
 

@@ -54,11 +54,13 @@ def test_growth_of_the_guard_is_shown() -> None:
     shown = guard_cost.show(record, results)
     assert "9.0 MB" in shown
     assert "wake-ups" not in shown
-    wakeups = {"wakeups_per_second": 61.6, "cpu_percent_of_empty_wakeups": 0.301}
+    assert "control loop" not in shown
+    wakeups = {"wakeups_per_second": 61.6, "cpu_percent_of_empty_wakeups": 0.301, "loop_p99_seconds": 0.00031}
     record = Record("guard-cost", record.parameters, {}, {"runs": [run | wakeups for run in runs]})
     shown = guard_cost.show(record, guard_cost.study(record))
     assert "as many empty wake-ups (62/s)" in shown
     assert "0.30 %" in shown
+    assert "0.31 ms" in shown
 
 
 def test_the_cost_of_each_size_is_the_median_of_its_rounds() -> None:

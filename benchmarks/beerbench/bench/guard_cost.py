@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the guard itself costs: CPU and memory, with disks, jobs and cgroups of a large server, and as they grow.
 
-Shows: CPU time of all its threads and its resident memory on this CPU while requests arrive on all filesystems and
-nothing is wrong; what as many wake-ups of a thread that does nothing cost in the same run; whether its memory grows
-between two runs of different length; whether the cost is linear in disks and in jobs (medians of rounds in which all
-sizes take turns).
+Shows: CPU time of all its threads, its resident memory and the time of a tick on this CPU while requests arrive on all
+filesystems and nothing is wrong; what as many wake-ups of a thread that does nothing cost in the same run; whether its
+memory grows between two runs of different length; whether the cost is linear in disks and in jobs (medians of rounds in
+which all sizes take turns).
 Does not show: the cost while it acts; nor that of io.stat by job, which a cgroup tree without controllers lacks.
 """
 
@@ -22,7 +22,7 @@ from ..guardbench import run
 from ..host import host_facts
 from ..record import Record
 
-CPU_TARGET, MEMORY_TARGET = 0.5, 12e6
+CPU_TARGET, MEMORY_TARGET, LOOP_TARGET = 0.5, 12e6, 0.005
 DISKS, JOBS = (1, 24, 48, 96), (0, 16, 32, 64)
 
 
@@ -72,6 +72,7 @@ def study(record: Record) -> dict[str, Any]:
         "cpu_percent": long["cpu_percent"],
         "empty_percent": long.get("cpu_percent_of_empty_wakeups"),
         "wakeups_per_second": long.get("wakeups_per_second"),
+        "loop_p99": long.get("loop_p99_seconds"),
         "rss_bytes": long["rss_bytes"],
         "growth_bytes": long["rss_bytes"] - short["rss_bytes"],
         "reached": long["cpu_percent"] <= CPU_TARGET and long["rss_bytes"] <= MEMORY_TARGET,
@@ -100,6 +101,13 @@ def empty_wakeups(results: dict[str, Any]) -> list[list[str]]:
     return [[what, f"{results['empty_percent']:.2f} %", ""]]
 
 
+def loop(results: dict[str, Any]) -> list[list[str]]:
+    """Likewise."""
+    if results["loop_p99"] is None:
+        return []
+    return [["tick of the control loop, p99", text.seconds(results["loop_p99"]), f"<= {text.seconds(LOOP_TARGET)}"]]
+
+
 def show(record: Record, results: dict[str, Any]) -> str:
     def numbers(values: list[float | None], scale: float) -> list[str]:
         return [text.NOTHING if value is None else f"{value / scale:.2f}" for value in values]
@@ -109,6 +117,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
         ["", "measured", "target"],
         ["CPU, of one core", f"{results['cpu_percent']:.2f} %", f"<= {CPU_TARGET} %"],
         *empty_wakeups(results),
+        *loop(results),
         ["resident memory", f"{results['rss_bytes'] / 1e6:.1f} MB", f"<= {MEMORY_TARGET / 1e6:.0f} MB"],
         ["more after 4 times as long", f"{results['growth_bytes'] / 1e3:.0f} kB", "0"],
     ]

@@ -151,8 +151,12 @@ fn objective(objective: &ObjectiveStatus) -> String {
 }
 
 fn gauge(gauge: &GaugeStatus) -> String {
-    let GaugeStatus { name, state, value, limit, state_ns } = gauge;
-    format!("  gauge       {name}: {value:.2} of {limit:.2}, {state} for {}", say::duration(*state_ns))
+    let GaugeStatus { name, state, value, limit, state_ns, age_ns } = gauge;
+    let read = match age_ns.filter(|_| state == "stale") {
+        Some(age_ns) => format!(", read {} ago", say::duration(age_ns)),
+        None => String::new(),
+    };
+    format!("  gauge       {name}: {value:.2} of {limit:.2}, {state} for {}{read}", say::duration(*state_ns))
 }
 
 fn measured(evidence: &Evidence) -> String {
@@ -244,13 +248,16 @@ mod tests {
                     ..JobStatus::default()
                 },
             ],
-            gauges: vec![GaugeStatus {
-                name: "storage-memory".into(),
-                state: "broken".into(),
-                value: 0.25,
-                limit: 0.1,
-                state_ns: 3_000_000_000,
-            }],
+            gauges: ["broken", "stale"]
+                .map(|state| GaugeStatus {
+                    name: "storage-memory".into(),
+                    state: state.into(),
+                    value: 0.25,
+                    limit: 0.1,
+                    state_ns: 3_000_000_000,
+                    age_ns: Some(14_000_000_000),
+                })
+                .into(),
             filesystems: vec![FilesystemStatus { path: "/data/03".into(), disk_gone: true, ..Default::default() }],
             // None has this number (kernel, threads.h, PID_MAX_LIMIT).
             stuck_threads: vec![1 << 30],
@@ -285,6 +292,7 @@ mod tests {
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
+            "gauge       storage-memory: 0.25 of 0.10, stale for 3.0 s, read 14 s ago\n",
             "filesystem  /data/03: 0 storage and 0 batch requests in flight; its DISK IS GONE",
             "stuck       thread 1073741824 of a storage service, which has ended since\n",
             "DRY RUN     nothing of this is done",

@@ -116,6 +116,7 @@ fn main() {
             "wakeups_per_second": cost.wakeups_per_second,
             "cpu_percent_of_empty_wakeups": cost.empty_percent,
             "rss_bytes": cost.rss_bytes,
+            "loop_p99_seconds": cost.loop_p99_seconds,
             "rss_bytes_after_the_trials": rss_at_the_end,
             "measured_seconds": cost.healthy_seconds,
         },
@@ -241,6 +242,8 @@ struct Cost {
     wakeups_per_second: f64,
     empty_percent: f64,
     rss_bytes: u64,
+    /// Of its ticks in the last one to two minutes.
+    loop_p99_seconds: f64,
     false_freezes: usize,
     healthy_seconds: f64,
 }
@@ -249,7 +252,7 @@ struct Cost {
 fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32, metrics: SocketAddr) -> Cost {
     load.spread = arguments.filesystems;
     load.run(1.0, monotonic_ns() + 5_000_000_000, |_| false);
-    assert!(scrape(metrics) > 0, "no metrics");
+    assert!(!scrape(metrics).is_empty(), "no metrics");
     let (begun_ns, before, asleep) = (monotonic_ns(), cpu_ns(pid), sleeps(pid));
     let stop = Arc::new(AtomicBool::new(false));
     let prometheus = {
@@ -276,17 +279,25 @@ fn cost(arguments: &Arguments, folders: &NodeFolders, load: &mut Load, pid: u32,
         wakeups_per_second,
         empty_percent: wakeups_per_second * empty_ns / 1e7,
         rss_bytes: resident_bytes(pid),
+        loop_p99_seconds: loop_p99_seconds(&scrape(metrics)),
         false_freezes: folders.journal().iter().filter(|record| record.action == "freeze").count(),
         healthy_seconds: elapsed_ns as f64 / 1e9,
     }
 }
 
-/// Bytes of the answer.
-fn scrape(metrics: SocketAddr) -> usize {
+/// How long a tick takes, by the guard's own account.
+fn loop_p99_seconds(page: &str) -> f64 {
+    let found = page.lines().find_map(|line| line.strip_prefix("beer_guard_loop_seconds{statistic=\"p99\"} "));
+    found.expect("the guard tells how long its ticks take").parse().unwrap()
+}
+
+/// The metrics, as Prometheus gets them.
+fn scrape(metrics: SocketAddr) -> String {
     let mut stream = TcpStream::connect(metrics).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut page = Vec::new();
-    stream.read_to_end(&mut page).unwrap()
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page
 }
 
 fn resident_bytes(pid: u32) -> u64 {

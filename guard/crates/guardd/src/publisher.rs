@@ -228,6 +228,7 @@ impl StatusFile {
             value: verdict.measure.value,
             limit: verdict.measure.limit,
             state_ns: now_ns.saturating_sub(verdict.since_ns),
+            age_ns: (verdict.read_ns > 0).then(|| now_ns.saturating_sub(verdict.read_ns)),
         };
         names.gauges.iter().zip(&view.gauges).map(status).collect()
     }

@@ -304,9 +304,17 @@ impl Worker {
                 self.end(&orphan, "orphan");
             }
         }
-        let drifts = [self.io_max.drifted(), self.squeeze.drifted(), self.network.drifted(), self.disks.drifted()];
-        for drifted in drifts {
-            self.shared.limit_drifts.fetch_add(u64::from(drifted), Ordering::Relaxed);
+        let drifts = [
+            ("limits of jobs on a disk", self.io_max.drifted()),
+            ("what batch as a whole may have", self.squeeze.drifted()),
+            ("what batch may send and receive", self.network.drifted()),
+            ("limits of batch on the data disks", self.disks.drifted()),
+        ];
+        for (of, _) in drifts.into_iter().filter(|(_, drifted)| *drifted) {
+            Shared::count(&self.shared.limit_drifts);
+            if self.outbox.try_send(Message::Drifted { of, at_ns: decided_ns }).is_err() {
+                Shared::count(&self.shared.dropped);
+            }
         }
         let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
         let (disks, little) = (Arc::clone(&self.data_disks), self.little);
@@ -464,6 +472,11 @@ mod tests {
         worker.look(&wished);
         assert_eq!(heard(&inbox), [(true, true)]);
         assert_eq!(worker.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
+        std::fs::write(folder.path().join("container/io.max"), "").unwrap();
+        worker.look(&wished);
+        assert!(inbox
+            .try_iter()
+            .any(|message| matches!(message, Message::Drifted { of: "limits of jobs on a disk", .. })));
     }
 
     #[test]

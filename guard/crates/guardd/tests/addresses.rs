@@ -17,7 +17,7 @@ use guardd::clock::SystemClock;
 use guardd::shared::Shared;
 use guardd::watch::Watch;
 use policy::Config;
-use support::{eventually, NodeFolders, TestCgroup};
+use support::{eventually, left_out, NodeFolders, TestCgroup};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -65,12 +65,9 @@ impl Drop for Container {
 
 #[test]
 fn jobs_have_the_addresses_of_their_containers_and_nobody_has_one_that_two_claim() {
-    let jobs = match TestCgroup::new("addresses") {
-        Ok(jobs) => jobs,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some(jobs) = TestCgroup::of_test("addresses") else { return };
     let Some(a) = Container::start(&jobs, "docker-a.scope", "10.127.0.2") else {
-        return eprintln!("skipped: no namespaces may be made here, or there is no unshare or ip");
+        return left_out("no namespaces may be made here, or there is no unshare or ip");
     };
     let b = Container::start(&jobs, "docker-b.scope", "10.127.0.3").unwrap();
     let folders = NodeFolders::new();

@@ -16,19 +16,9 @@ use kernfs::psi::{PressureFile, Resource};
 use policy::JobSet;
 use support::{eventually, TestCgroup};
 
-fn cgroup(name: &str) -> Option<TestCgroup> {
-    match TestCgroup::new(name) {
-        Ok(cgroup) => Some(cgroup),
-        Err(why) => {
-            eprintln!("SKIPPED: {why}");
-            None
-        }
-    }
-}
-
 #[test]
 fn a_reader_that_has_a_removed_cgroup_open_reads_its_successor() {
-    let Some(parent) = cgroup("gone") else { return };
+    let Some(parent) = TestCgroup::of_test("gone") else { return };
     let mut job = parent.child("docker-a.scope");
     job.sleep();
     let path = job.path.clone();
@@ -56,7 +46,7 @@ fn a_reader_that_has_a_removed_cgroup_open_reads_its_successor() {
 /// Containers come and go as fast as they can while they are listed and read.
 #[test]
 fn cgroups_that_come_and_go_under_the_readers_are_no_errors() {
-    let Some(parent) = cgroup("race") else { return };
+    let Some(parent) = TestCgroup::of_test("race") else { return };
     let stop = AtomicBool::new(false);
     let looks = std::thread::scope(|scope| {
         for thread in 0..2 {

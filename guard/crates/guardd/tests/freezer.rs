@@ -15,19 +15,9 @@ use policy::{Hold, JobSet};
 use support::{eventually, monotonic_ns, TestCgroup};
 
 /// Without root or without a cgroup2 mount there is nothing to try this on.
-fn cgroup(name: &str) -> Option<TestCgroup> {
-    match TestCgroup::new(name) {
-        Ok(cgroup) => Some(cgroup),
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            None
-        }
-    }
-}
-
 #[test]
 fn freezes_sees_it_and_thaws() {
-    let Some(mut cgroup) = cgroup("freeze") else { return };
+    let Some(mut cgroup) = TestCgroup::of_test("freeze") else { return };
     cgroup.spin(2);
     let mut actuator = FreezeActuator::new(SliceFreezer::new(&cgroup.path));
     assert_eq!(actuator.applied(), Hold::Nobody);
@@ -53,7 +43,7 @@ fn freezes_sees_it_and_thaws() {
 
 #[test]
 fn a_slice_that_is_made_anew_is_frozen_too() {
-    let Some(cgroup) = cgroup("anew") else { return };
+    let Some(cgroup) = TestCgroup::of_test("anew") else { return };
     let path = cgroup.path.clone();
     let mut freezer = SliceFreezer::new(&path);
     freezer.write(Hold::Nobody).unwrap();
@@ -73,7 +63,7 @@ fn a_slice_that_is_made_anew_is_frozen_too() {
 
 #[test]
 fn the_effect_wakes_a_waiting_loop() {
-    let Some(mut cgroup) = cgroup("wake") else { return };
+    let Some(mut cgroup) = TestCgroup::of_test("wake") else { return };
     cgroup.spin(1);
     let mut actuator = FreezeActuator::new(SliceFreezer::new(&cgroup.path));
     if actuator.apply(Hold::All, 0, monotonic_ns).is_none() {
@@ -96,7 +86,7 @@ struct Jobs {
 
 impl Jobs {
     fn new(name: &str) -> Option<Self> {
-        let slice = cgroup(name)?;
+        let slice = TestCgroup::of_test(name)?;
         let [mut guilty, mut innocent] = ["guilty.scope", "innocent.scope"].map(|job| slice.child(job));
         guilty.spin(2);
         innocent.spin(1);
@@ -212,7 +202,7 @@ fn a_guard_that_comes_back_thaws_whom_the_one_before_had_frozen() {
 /// As podman has it: a monitor beside the container, whose parent it is, and which tells that it has ended.
 #[test]
 fn a_killed_container_is_reaped_while_all_jobs_stand_still() {
-    let Some(slice) = cgroup("reap") else { return };
+    let Some(slice) = TestCgroup::of_test("reap") else { return };
     let [container, monitor] = ["libpod-a.scope", "libpod-conmon-a.scope"].map(|name| slice.child(name));
     let mut innocent = slice.child("docker-b.scope");
     innocent.spin(1);

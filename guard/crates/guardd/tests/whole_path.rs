@@ -123,10 +123,7 @@ fn metrics(address: &str) -> String {
 
 #[test]
 fn from_a_stuck_request_to_frozen_jobs_and_back() {
-    let mut jobs = match TestCgroup::new("path") {
-        Ok(jobs) => jobs,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some(mut jobs) = TestCgroup::of_test("path") else { return };
     jobs.spin(1);
     let folders = NodeFolders::new();
     let address = &free_address();
@@ -165,10 +162,7 @@ fn from_a_stuck_request_to_frozen_jobs_and_back() {
 
 #[test]
 fn a_guard_that_is_stopped_leaves_nothing_frozen() {
-    let mut jobs = match TestCgroup::new("stop") {
-        Ok(jobs) => jobs,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some(mut jobs) = TestCgroup::of_test("stop") else { return };
     jobs.spin(1);
     jobs.write("cgroup.freeze", "1");
     let folders = NodeFolders::new();
@@ -190,10 +184,7 @@ fn order(folders: &NodeFolders, line: &str) -> String {
 
 #[test]
 fn operators_take_batch_off_the_node_and_give_it_back() {
-    let mut jobs = match TestCgroup::new("orders") {
-        Ok(jobs) => jobs,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some(mut jobs) = TestCgroup::of_test("orders") else { return };
     jobs.spin(1);
     let folders = NodeFolders::new();
     let _storage = Storage::start(&folders);
@@ -226,10 +217,7 @@ fn operators_take_batch_off_the_node_and_give_it_back() {
 
 #[test]
 fn a_configuration_is_taken_over_while_a_job_stands_still() {
-    let mut jobs = match TestCgroup::new("reload") {
-        Ok(jobs) => jobs,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let Some(mut jobs) = TestCgroup::of_test("reload") else { return };
     jobs.spin(1);
     let folders = NodeFolders::new();
     let storage = Storage::start(&folders);

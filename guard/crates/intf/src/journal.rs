@@ -18,7 +18,7 @@ pub struct Record {
     pub to: NodeState,
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
-    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `tighten`, `lift`, `limit`, `unlimit`,
+    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `tighten`, `lift`, `limit`, `unlimit`, `correct`,
     /// `vacate`, `evacuate`, `kill`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
@@ -148,6 +148,7 @@ impl Record {
             "widen" => "All jobs were frozen again".into(),
             "limit" if self.outcome == Outcome::Failed => "Jobs could not be limited".into(),
             "limit" => format!("Jobs may do no more than {}", self.detail),
+            "correct" => format!("The guard puts {} right", self.detail),
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "lift" => "Nobody is limited any more".into(),
@@ -412,6 +413,18 @@ mod tests {
             "The youngest job is to leave the node because storage-memory is above its limit (20 %, limit 10 %)."
         );
         assert!(memory("gauge_above", 3, None).starts_with("Jobs are to leave the node because"));
+        let notice =
+            Evidence { objective: String::new(), series: String::new(), value: 2.04, limit: 1.5, unit: "count".into() };
+        assert_eq!(
+            Record { evidence: Some(notice), ..record("clients_notice", "tighten") }.sentence(),
+            "Those who are limited get half of what they had because clients begin to notice: 2.0 times as many as usual \
+             are slow, limit 1.5."
+        );
+        assert_eq!(
+            Record { detail: "limits of jobs on a disk".into(), ..record("somebody_else_had_changed_it", "correct") }
+                .sentence(),
+            "The guard puts limits of jobs on a disk right because somebody else had changed it."
+        );
         let adopted = record("adopted", "none");
         assert_eq!(adopted.sentence(), "The guard started and found batch frozen.");
     }

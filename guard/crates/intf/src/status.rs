@@ -134,6 +134,8 @@ pub struct GaugeStatus {
     pub limit: f64,
     /// For how long it is as it is.
     pub state_ns: u64,
+    /// Age of its last value; `None` = there has been none.
+    pub age_ns: Option<u64>,
 }
 
 /// One source of signals.

@@ -139,6 +139,8 @@ pub struct GaugeVerdict {
     pub measure: Measure,
     /// Since when it is as it is.
     pub since_ns: u64,
+    /// When the value was read; 0 = never.
+    pub read_ns: u64,
     /// What follows when it is broken.
     pub then: Then,
     /// It is about memory.
@@ -175,6 +177,9 @@ impl GaugeJudge {
     /// At every tick.
     pub fn judge(&mut self, reading: Reading, now_ns: u64) -> GaugeVerdict {
         let reading = self.missed(reading, now_ns);
+        if let Reading::Value(_, at_ns) = reading {
+            self.verdict.read_ns = at_ns;
+        }
         let (objective, then) = (&self.objective, self.objective.then);
         let unit = SOURCES.get(objective.source).map_or(Unit::Count, |source| source.unit);
         let mut measure = Measure { value: self.verdict.measure.value, limit: objective.above, unit };
@@ -264,6 +269,8 @@ mod tests {
         assert_eq!((found[9], found[10]), (GaugeState::Broken, GaugeState::Kept));
         assert_eq!(judge.verdict.measure, Measure { value: 0.1, limit: 0.1, unit: Unit::Share });
         assert_eq!((judge.verdict.since_ns, judge.verdict.then), (117 * S, Then::Vacate));
+        judge.judge(Reading::Missing(118 * S), 125 * S);
+        assert_eq!(judge.verdict.read_ns, 118 * S);
     }
 
     #[test]

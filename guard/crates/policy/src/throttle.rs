@@ -40,6 +40,9 @@ const GROWTH: f32 = 1.25;
 /// More than any disk does of it; so that it stays a number.
 const MOST: f32 = 1e6;
 
+/// What somebody wrote may be on its way to the disk for so long.
+const USED_NS: u64 = 10_000_000_000;
+
 /// Who has had no need of more than he is left for so long is limited no more.
 const UNUSED_NS: u64 = 600_000_000_000;
 
@@ -265,9 +268,9 @@ impl Throttles {
         }
     }
 
-    /// Has somebody used a limited share within the last minute? What storage is like then is not what it is like.
+    /// Has somebody just used a limited share? What storage is like then is not what it is like.
     pub fn in_use(&self, now_ns: u64) -> bool {
-        self.iter().any(|throttle| throttle.unused_ns(now_ns) < MINUTE_NS)
+        self.iter().any(|throttle| throttle.unused_ns(now_ns) < USED_NS)
     }
 
     /// They run again: from now on the share can grow.
@@ -501,7 +504,7 @@ mod tests {
         let mut throttles = limited();
         rest(&mut throttles, 1, 598);
         assert_eq!(share(&throttles), STEP);
-        assert!(!throttles.in_use(599 * S) && throttles.in_use(60 * S));
+        assert!(!throttles.in_use(599 * S) && throttles.in_use(10 * S));
         // He is back: the time of rest has earned him nothing.
         throttles.note_use(&[], 599 * S);
         pass(&mut throttles, 599, 1);

@@ -69,6 +69,7 @@ metrics! {
     Gauge OBJECTIVE_FRESH "beer_objective_signal_fresh" "1 while the signal of the objective is current."
     Gauge OBJECTIVE_RATE "beer_objective_requests_per_second" "Requests judged for the objective."
     Gauge GAUGE_VALUE "beer_watch_value" "The last reading of a gauge."
+    Gauge GAUGE_AGE "beer_watch_age_seconds" "Age of that reading."
     Gauge GAUGE_BROKEN "beer_watch_broken" "1 while the gauge is above its limit, or too old, and lets no new jobs start."
     Counter ACTIONS "beer_actions_total" "Decisions by action and outcome."
     Counter PRECAUTIONS "beer_precautionary_freezes_total" "Precautionary freezes."

@@ -202,6 +202,10 @@ fn gauges(view: &Snapshot, names: &Names, out: &mut Exposition) {
     }
     let mut family = out.family(&names::GAUGE_VALUE);
     there().for_each(|(name, verdict)| family.sample(&[("gauge", name)], verdict.measure.value));
+    let mut family = out.family(&names::GAUGE_AGE);
+    for (name, verdict) in there().filter(|(_, verdict)| verdict.read_ns > 0) {
+        family.sample(&[("gauge", name)], seconds(view.at_ns.saturating_sub(verdict.read_ns)));
+    }
     let mut family = out.family(&names::GAUGE_BROKEN);
     for (name, verdict) in there() {
         family.sample(&[("gauge", name)], flag(verdict.state != GaugeState::Kept));

@@ -50,7 +50,13 @@ fn view() -> Snapshot {
     }];
     let measure = Measure { value: 0.25, limit: 0.1, unit: Unit::Share };
     view.gauges = vec![
-        GaugeVerdict { state: GaugeState::Broken, measure, since_ns: 1, ..GaugeVerdict::default() },
+        GaugeVerdict {
+            state: GaugeState::Broken,
+            measure,
+            since_ns: 1,
+            read_ns: 98_500_000_000,
+            ..GaugeVerdict::default()
+        },
         GaugeVerdict { state: GaugeState::Absent, ..GaugeVerdict::default() },
     ];
     view.throttles.begin(1, [3, 5].into_iter().collect(), 0.05, 1);

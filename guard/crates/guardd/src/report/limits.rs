@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use intf::journal::Outcome;
+use intf::journal::{Outcome, Record};
 use intf::shaping::Allowance;
 
 use super::Reporter;
@@ -31,6 +31,12 @@ impl Reporter {
             }
             self.write(record);
         }
+    }
+
+    /// What follows it, if anything, has a record of its own.
+    pub(super) fn drifted(&mut self, of: &str, at_ns: u64) {
+        let record = Record { detail: of.into(), ..self.own_record("correct", "somebody_else_had_changed_it", at_ns) };
+        self.write(record);
     }
 
     /// What batch may do through the storage daemons is less than before: written to the shaping segment in the same tick.

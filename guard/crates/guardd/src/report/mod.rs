@@ -99,6 +99,13 @@ pub enum Message {
         /// See `decided_ns`.
         ended_ns: u64,
     },
+    /// Somebody else had changed what the guard had set; it is put right.
+    Drifted {
+        /// What, in words.
+        of: &'static str,
+        /// When it was seen (CLOCK_MONOTONIC).
+        at_ns: u64,
+    },
     /// Who was ended by force.
     Ended(Ended),
     /// An operator gave an order.
@@ -193,6 +200,7 @@ impl Reporter {
             Message::Limited(limited) => self.limited(&limited),
             Message::Slowed { allowance, decided_ns } => self.slowed(&allowance, decided_ns),
             Message::Squeezed { outcome, decided_ns, ended_ns } => self.squeezed(&outcome, decided_ns, ended_ns),
+            Message::Drifted { of, at_ns } => self.drifted(of, at_ns),
             Message::Ended(ended) => self.ended(&ended),
             Message::Order(given) => self.order(given),
             Message::Stopping => self.stopping = true,

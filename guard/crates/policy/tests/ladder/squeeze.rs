@@ -10,6 +10,7 @@ fn gauge(value: f64, resource: Resource) -> GaugeVerdict {
         state: if value > 0.1 { GaugeState::Broken } else { GaugeState::Kept },
         measure: Measure { value, limit: 0.1, unit: Unit::Share },
         since_ns: 1,
+        read_ns: 1,
         then: Then::Throttle(resource),
         of_memory: resource == Resource::Memory,
     }
