@@ -37,17 +37,21 @@ def freeze_by_hand(node: Machine) -> None:
 
 # The control loop hangs and everything else of the guard goes on: a debugger's stop of that one thread (ptrace(2)).
 HANG = """\
-import ctypes, os, sys, time
+import ctypes, os, sys
 pid, slice = sys.argv[1:]
 tasks = f"/proc/{pid}/task"
 task = next(int(task) for task in os.listdir(tasks) if open(f"{tasks}/{task}/comm").read() == "control\\n")
 libc = ctypes.CDLL(None, use_errno=True)
-SEIZE, INTERRUPT = 0x4206, 0x4207
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
 for request in (SEIZE, INTERRUPT):
     if libc.ptrace(request, task, ctypes.c_void_p(0), ctypes.c_void_p(0)) != 0:
         raise OSError(ctypes.get_errno(), "ptrace")
 open(f"{slice}/cgroup.freeze", "w").write("1")
-time.sleep(120)
+try:
+    while True:  # who traces a task must see its end, or it never ends
+        os.waitpid(task, WALL)
+except ChildProcessError:
+    pass
 """
 
 

@@ -143,7 +143,9 @@ def test_the_probe_reads_as_a_client_does(node: Machine, guard: Guard) -> None:
 
     node.execute(
         f"""set -e
-        sed -i 's#^root = .*#root = "root://localhost//data/01/store/load/file-00"#' /etc/beer/guard.toml
+        head -c 65536 /dev/urandom > /data/01/store/probe
+        chown xrootd:xrootd /data/01/store/probe
+        sed -i 's#^root = .*#root = "root://localhost//data/01/store/probe"#' /etc/beer/guard.toml
         cat >> /etc/beer/guard.toml <<'END'
 {ROOT}
 END
