@@ -186,6 +186,15 @@ class StorageUser:
         )
         self._load.wait_ready(180)
 
+    def saturate(self, disk: str, seconds: float, seed: int) -> Requests:
+        """Keeps 16 reads (16 KiB) of one disk outstanding for so long, whatever becomes of the others."""
+        assert self._load is None, "a load is running already"
+        self._clients.storage = replace(self._clients.storage, disks=[load_paths(int(disk.removeprefix("/data/")))])
+        run = self._clients.start("saturate", "saturate", Load(duration=seconds, connections=16, seed=seed))
+        end = run.wait(seconds + 300)
+        assert end["errors"] == 0, end
+        return Requests.load(run.samples)
+
     def stop(self) -> Requests:
         """Ends the load; what the client saw."""
         assert self._load is not None, "no load was started"

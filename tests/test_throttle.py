@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from beerbench.batch import Batch
+from beerbench.batch import RUNNING, Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_undisturbed, disk_requests, figures
+from support import StorageUser, assert_one_run, assert_undisturbed, disk_requests, figures
 from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 from test_protection_disk import HOGS as ATTACKS
 
@@ -26,6 +26,7 @@ HOGS["swap"] = "hog-memory --size 1GiB --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0  # the returns of a hog that is not limited: after holds of 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
+SEEN = 10.0  # after that it is known that clients fill a disk (guard: policy/src/filled.rs)
 
 
 def limits(node: Machine, scope: str) -> str:
@@ -91,3 +92,49 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     harm = {name: seen[name]["over_objective"] * len(part) for name, part in parts.items()}
     assert seen["free"]["over_objective"] > 0.01, f"no harm without limits: this shows nothing\n{guard.why()}"
     assert harm["limited"] * free_hog <= harm["free"] * limited_hog / 2, why
+
+
+def rate(storage: StorageUser, neighbours: Neighbours, seconds: float, seed: int) -> float:
+    """Requests per second of clients who fill the disk; what the guard takes to see that they do is not counted."""
+    began = time.time()
+    seen = storage.saturate("/data/01", seconds, seed)
+    assert_undisturbed(neighbours, began, time.time())
+    return float(seen.answered_per_second(float(seen.due[0]) + SEEN, float(seen.due[0]) + seconds).mean())
+
+
+@AGAIN
+@pytest.mark.full
+def test_batch_makes_way_where_clients_fill_a_disk(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    """Clients who ask for all of a disk have it, whoever of batch wants a part of it.
+
+    With the guard the hog costs them less than a quarter of what it costs them without, in the same run.
+    """
+    guard.wait_for_state("open", timeout=120)
+    innocent, job = batch.submit(INNOCENT), batch.submit(HOGS["direct"])
+    beside, hostile = batch.wait_until_ready(innocent, timeout=240), batch.wait_until_ready(job, timeout=240)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    storage.stop()
+    batch.signal(beside)
+    alone = rate(storage, neighbours, SEEN + 20, 2)
+    batch.signal(hostile)
+    time.sleep(RECOVERY)
+    done = disk_requests(node, hostile, "rios", "wios")
+    guarded = rate(storage, neighbours, SEEN + 40, 3)
+    done = disk_requests(node, hostile, "rios", "wios") - done
+    why, decisions = guard.why(), guard.decisions()
+    print(why)
+    guard.take_away()
+    free = rate(storage, neighbours, SEEN + 20, 4)
+    print(f"{alone:.1f} requests/s alone, {guarded:.1f} with the hog (it did {done}), {free:.1f} without the guard")
+    assert free < 0.9 * alone, "no harm without the guard: this shows nothing"
+    assert alone - guarded < (alone - free) / 4, why
+    made_way = [one for one in decisions if one.action == "give_way"]
+    assert {one.cause for one in made_way} == {"clients_fill_disk"}, why
+    assert {one for record in made_way for one in record.jobs} == {hostile.rsplit("/", 1)[1]}, why
+    assert done > 0, "the hog is as good as frozen"
+    assert not limits(node, beside), "the innocent has a limit"
+    assert innocent.status == RUNNING
+    assert_one_run(innocent)

@@ -15,6 +15,7 @@ use intf::status::{
     Status,
 };
 use kernfs::process::ProcessMemory;
+use policy::filled::contains;
 use policy::{Config, GaugeState, Level, SignalState};
 
 use crate::clock::Clock;
@@ -254,9 +255,10 @@ impl StatusFile {
         };
         let status = |(index, load): (usize, &policy::FilesystemLoad)| FilesystemStatus {
             path: names.filesystems.get(index).cloned().unwrap_or_default(),
-            device: String::new(),
-            quarantined: index < 128 && (view.quarantined >> index) & 1 == 1,
-            disk_gone: index < 128 && (view.gone >> index) & 1 == 1,
+            device: device(view.disks.get(index)),
+            quarantined: contains(view.quarantined, index),
+            filled: contains(view.filled, index),
+            disk_gone: contains(view.gone, index),
             oldest_ns: load.oldest_ns,
             storage_in_flight: load.storage_in_flight,
             batch_in_flight: load.batch_in_flight,
@@ -266,4 +268,8 @@ impl StatusFile {
         };
         view.loads.iter().enumerate().map(status).collect()
     }
+}
+
+fn device(known: Option<&(u32, u32)>) -> String {
+    known.filter(|(major, _)| *major != 0).map_or_else(String::new, |(major, minor)| format!("{major}:{minor}"))
 }

@@ -149,6 +149,10 @@ pub struct Snapshot {
     pub reason: Cause,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
+    /// Filesystems whose clients fill their disk by themselves, bit by index.
+    pub filled: u128,
+    /// Their disks, as major and minor numbers; 0 = not known.
+    pub disks: Vec<(u32, u32)>,
     /// Filesystems whose disk was there and is not, bit by index.
     pub gone: u128,
     /// Cores and memory offered.

@@ -151,6 +151,7 @@ impl Record {
             "correct" => format!("The guard puts {} right", self.detail),
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
+            "give_way" => "Those who use it most are left next to nothing of it".into(),
             "lift" => "Nobody is limited any more".into(),
             "less_cpu" if self.cause.starts_with("signal_") => {
                 "Batch as a whole is left its least of CPU, and through the storage daemons".into()
@@ -228,6 +229,9 @@ impl Record {
                     format!(": {:.1} times as many as usual are slow, limit {:.1}", e.value, e.limit)
                 });
                 format!("clients begin to notice{times}")
+            }
+            "clients_fill_disk" => {
+                format!("{place} fills its disk by itself: so many of these requests are slow{measured}")
             }
             "made_storage_slow" => "they made storage slow".into(),
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
@@ -419,6 +423,18 @@ mod tests {
             Record { evidence: Some(notice), ..record("clients_notice", "tighten") }.sentence(),
             "Those who are limited get half of what they had because clients begin to notice: 2.0 times as many as usual \
              are slow, limit 1.5."
+        );
+        let full = Evidence {
+            objective: String::new(),
+            series: "storage read on /data/01".into(),
+            value: 0.9,
+            limit: 0.2,
+            unit: "share".into(),
+        };
+        assert_eq!(
+            Record { evidence: Some(full), ..record("clients_fill_disk", "give_way") }.sentence(),
+            "Those who use it most are left next to nothing of it because storage read on /data/01 fills its disk by itself: so \
+             many of these requests are slow (90 %, limit 20 %)."
         );
         assert_eq!(
             Record { detail: "limits of jobs on a disk".into(), ..record("somebody_else_had_changed_it", "correct") }

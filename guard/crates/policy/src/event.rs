@@ -46,6 +46,8 @@ pub enum Cause {
     ThrottleNotEnough,
     /// Clients have more slow requests than usual beside those who are limited.
     ClientsNotice,
+    /// They fill a disk by themselves: whatever batch does there is taken from them.
+    ClientsFillDisk,
     /// Nobody is limited any more.
     ThrottleOver,
     /// Frozen for as long as is allowed.
@@ -96,7 +98,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 40] = [
+    pub const ALL: [Cause; 41] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -114,6 +116,7 @@ impl Cause {
         Cause::GuiltyNotEnough,
         Cause::ThrottleNotEnough,
         Cause::ClientsNotice,
+        Cause::ClientsFillDisk,
         Cause::ThrottleOver,
         Cause::FreezeMax,
         Cause::StoodTooLong,
@@ -159,6 +162,7 @@ impl Cause {
             Cause::GuiltyNotEnough => "guilty_not_enough",
             Cause::ThrottleNotEnough => "throttle_not_enough",
             Cause::ClientsNotice => "clients_notice",
+            Cause::ClientsFillDisk => "clients_fill_disk",
             Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",
             Cause::StoodTooLong => "stood_too_long",
@@ -205,6 +209,8 @@ pub enum Deed {
     Widen,
     /// Halve what those get who are limited.
     Tighten,
+    /// Leave them next to nothing, for as long as it is so.
+    GiveWay,
     /// Limit nobody any more.
     Lift,
     /// Batch as a whole gets less of this.
@@ -227,7 +233,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 21] = [
+    pub const ALL: [Deed; 22] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -236,6 +242,7 @@ impl Deed {
         Deed::Narrow,
         Deed::Widen,
         Deed::Tighten,
+        Deed::GiveWay,
         Deed::Lift,
         Deed::Squeeze(Resource::Cpu),
         Deed::Squeeze(Resource::Memory),
@@ -262,6 +269,7 @@ impl Deed {
             Deed::Narrow => "narrow",
             Deed::Widen => "widen",
             Deed::Tighten => "tighten",
+            Deed::GiveWay => "give_way",
             Deed::Lift => "lift",
             Deed::Squeeze(Resource::Cpu) => "less_cpu",
             Deed::Squeeze(Resource::Memory) => "less_memory",

@@ -15,6 +15,7 @@ pub mod detector;
 pub mod error_budget;
 pub mod evaluator;
 pub mod event;
+pub mod filled;
 pub mod gauge;
 pub mod growth;
 pub mod jobs;

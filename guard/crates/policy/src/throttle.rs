@@ -10,10 +10,14 @@
 //! Before evidence comes strain ([`crate::strain`]): they get more only while clients have hardly more slow requests than usual, and
 //! half when those have half as many again. So the share settles where clients do not notice it, and not where they break.
 //!
+//! Where clients fill a disk by themselves ([`crate::filled`]) nothing of the kind shows: there they get next to nothing until it has
+//! room again, and then what they had.
+//!
 //! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
 //! when he comes back. It ends when nobody has come up against it for long, or with those whom it is for.
 
 use crate::evaluator::FilesystemLoad;
+use crate::filled::contains;
 use crate::jobs::JobSet;
 use crate::strain::Strain;
 
@@ -90,6 +94,10 @@ pub struct Throttle {
     backed_off: bool,
     /// What clients notice of this share.
     strain: Strain,
+    /// Clients fill the disk by themselves: next to nothing of the share is given.
+    filled: bool,
+    /// Nobody has been told yet.
+    untold: bool,
 }
 
 /// Somebody was given less, because clients notice it.
@@ -131,7 +139,7 @@ impl Throttles {
 
     /// Does everybody get the same? How long they have had it is another matter, and another one at every tick.
     pub fn give_the_same(&self, other: &Throttles) -> bool {
-        let given = |throttle: &Throttle| (throttle.filesystem, throttle.jobs, throttle.share, throttle.was_cut());
+        let given = |throttle: &Throttle| (throttle.filesystem, throttle.jobs, throttle.given(), throttle.was_cut());
         self.iter().map(given).eq(other.iter().map(given))
     }
 
@@ -156,6 +164,7 @@ impl Throttles {
             if !throttle.may_be(&jobs) {
                 throttle.set(throttle.share.min(step), now_ns);
                 (throttle.cut_ns, throttle.used_ns) = (Some(now_ns), now_ns);
+                throttle.untold = throttle.filled;
             }
             throttle.jobs = throttle.jobs.or(&jobs);
             return;
@@ -182,6 +191,8 @@ impl Throttles {
                 times: 0,
                 backed_off: false,
                 strain,
+                filled: false,
+                untold: false,
             });
         }
     }
@@ -236,6 +247,22 @@ impl Throttles {
         }
     }
 
+    /// Clients fill these disks by themselves, bit by index.
+    pub fn give_way(&mut self, filled: u128) {
+        for throttle in self.0.iter_mut().flatten() {
+            let now = contains(filled, usize::from(throttle.filesystem));
+            throttle.untold = now && (throttle.untold || !throttle.filled);
+            throttle.filled = now;
+        }
+    }
+
+    /// Where somebody has just been left next to nothing because of that; each is told once.
+    pub fn given_way(&mut self) -> Option<(u16, JobSet)> {
+        let throttle = self.0.iter_mut().flatten().find(|throttle| throttle.untold)?;
+        throttle.untold = false;
+        Some((throttle.filesystem, throttle.jobs))
+    }
+
     /// What is usual, and for whom, is another matter now.
     pub fn forget_strain(&mut self) {
         self.0.iter_mut().flatten().for_each(|throttle| throttle.strain = Strain::default());
@@ -263,7 +290,8 @@ impl Throttles {
         for place in &mut self.0 {
             place.take_if(|throttle| {
                 let since_ns = *throttle.slow_since_ns.get_or_insert(now_ns);
-                now_ns.saturating_sub(since_ns.max(throttle.changed_ns)) >= after_ns
+                // Where clients fill the disk it is known why.
+                !throttle.filled && now_ns.saturating_sub(since_ns.max(throttle.changed_ns)) >= after_ns
             });
         }
     }
@@ -304,8 +332,18 @@ impl Throttles {
     /// On none of these, bit by index.
     pub fn end_on(&mut self, filesystems: u128) {
         for place in &mut self.0 {
-            let there = |filesystem: u16| filesystems.checked_shr(u32::from(filesystem)).unwrap_or(0) & 1 == 1;
-            place.take_if(|throttle| there(throttle.filesystem));
+            place.take_if(|throttle| contains(filesystems, usize::from(throttle.filesystem)));
+        }
+    }
+
+    /// On these as it was before.
+    pub fn give_back(&mut self, filesystems: u128, before: &Throttles) {
+        self.end_on(filesystems);
+        let mut free = self.0.iter_mut().filter(|place| place.is_none());
+        for throttle in before.iter().filter(|throttle| contains(filesystems, usize::from(throttle.filesystem))) {
+            if let Some(place) = free.next() {
+                *place = Some(*throttle);
+            }
         }
     }
 
@@ -330,6 +368,15 @@ impl Throttle {
     /// It has been cut, and has not been calm since: or it has just begun.
     pub fn was_cut(&self) -> bool {
         self.cut_ns.is_some()
+    }
+
+    /// The share that they get now; 0 = next to nothing.
+    pub fn given(&self) -> f32 {
+        if self.filled {
+            0.0
+        } else {
+            self.share
+        }
     }
 
     /// Is it these who are limited? Nobody named may be anybody.
@@ -377,6 +424,12 @@ impl Throttle {
 
     /// More, or less, or as before. Where it is no better with the least it is not their doing.
     fn follow_strain(&mut self, step: f32, dwell_ns: u64, now_ns: u64) -> Option<Eased> {
+        if self.filled {
+            // Nothing shows there, and what is borne is not their share.
+            self.earned_ns = 0;
+            self.strain.begin_anew(now_ns);
+            return None;
+        }
         let least = LEAST * step;
         let long = self.earned_ns >= careful_ns(0, dwell_ns) && self.strain.told();
         if self.strain.light() {

@@ -153,7 +153,7 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limits: &m
             (rate.requests >= LEAST.requests || rate.bytes >= LEAST.bytes).then_some(rate)
         };
         let Some(rate) = base(bases, throttle, job.number, now) else { continue };
-        let (requests, bytes) = part(rate, throttle.share, throttle.jobs.len());
+        let (requests, bytes) = part(rate, throttle.given(), throttle.jobs.len());
         let reads = reads_of(rate);
         limits.push(Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads });
     }
@@ -173,7 +173,7 @@ fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Opti
             rate
         }
     };
-    let (operations, bytes) = part(rate, throttle.share, 1);
+    let (operations, bytes) = part(rate, throttle.given(), 1);
     Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
 }
 
@@ -202,12 +202,12 @@ fn uses(bases: &[Base], throttle: &Throttle, board: &Board) -> Use {
         let Some(rate) = base.rate else { continue };
         let (own_left, own_done) = match base.job {
             // The daemons' limit is one for both directions.
-            None => (parts(part(rate, throttle.share, 1), 1.0), parts(whole(pace.daemon.last), 1.0)),
+            None => (parts(part(rate, throttle.given(), 1), 1.0), parts(whole(pace.daemon.last), 1.0)),
             Some(job) => {
                 let now =
                     pace.jobs.iter().find(|(number, _)| *number == job).map_or(Rate::default(), |(_, now)| now.last);
                 let reads = reads_of(rate) as f32 / 100.0;
-                (parts(part(rate, throttle.share, throttle.jobs.len()), reads), parts(whole(now), now.reads))
+                (parts(part(rate, throttle.given(), throttle.jobs.len()), reads), parts(whole(now), now.reads))
             }
         };
         somebody |= most(&own_done, &own_left);
@@ -246,9 +246,10 @@ fn reads_of(rate: Rate) -> u64 {
 }
 
 /// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
-/// a request of any size must be through in a moment.
+/// a request of any size must be through in a moment. Without a share it is as little as there can be: what the disk does belongs to
+/// its clients.
 fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
-    let least = (LEAST.requests / of.max(1) as f32).max(1.0);
+    let least = if share > 0.0 { (LEAST.requests / of.max(1) as f32).max(1.0) } else { 1.0 };
     ((rate.requests * share).max(least) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
 }
 
@@ -482,6 +483,23 @@ mod tests {
         assert_eq!(rig.follow(), None);
         rig.board.disks_version += 1;
         assert_eq!((rig.follow(), rig.limits.jobs()[0].device), (Some(true), (8, 32)));
+    }
+
+    #[test]
+    fn where_clients_fill_the_disk_next_to_nothing_is_left() {
+        let mut rig = Rig::new();
+        rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
+        rig.begin(&["a.scope"]);
+        rig.throttles.give_way(1);
+        assert_eq!(rig.follow(), Some(true));
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 1, 1 << 20)]);
+        assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [1]);
+        // Who does what he may would do more.
+        rig.goes("a.scope", 1.0);
+        assert_eq!(rig.used(), Some(Use::Full));
+        rig.throttles.give_way(0);
+        assert_eq!(rig.follow(), Some(false));
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 400, 26_214_400)]);
     }
 
     #[test]

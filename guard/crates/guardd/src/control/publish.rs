@@ -30,7 +30,7 @@ impl<F: Freezer> ControlLoop<F> {
         };
         view.located_jobs = self.board.daemons.located();
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
-        view.leave = actions.leave;
+        (view.leave, view.filled) = (actions.leave, actions.filled);
         view.shares = self.shares;
         (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
@@ -39,6 +39,7 @@ impl<F: Freezer> ControlLoop<F> {
         copy(self.board.evaluator.verdicts(), &mut view.verdicts);
         copy(&self.judged, &mut view.gauges);
         copy(self.board.evaluator.filesystems(), &mut view.loads);
+        copy(&self.board.disks, &mut view.disks);
         copy(&self.board.batch_share, &mut view.batch_share);
         copy(&self.board.histograms.0, &mut view.histograms.0);
         view.samples.clear();

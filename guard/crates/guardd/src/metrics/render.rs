@@ -9,6 +9,7 @@ use intf::segment::{Class, Op, SeriesId};
 use intf::state::NodeState;
 use kernfs::process::ProcessMemory;
 use policy::event::Unit;
+use policy::filled::contains;
 use policy::{Config, GaugeState, Level, Names, Resource, SignalState};
 
 use super::per_job::PerJob;
@@ -227,10 +228,11 @@ fn filesystems(view: &Snapshot, names: &Names, out: &mut Exposition) {
     for (index, load) in view.loads.iter().enumerate() {
         family.sample(&[("filesystem", path(index))], seconds(load.oldest_ns));
     }
-    let mut family = out.family(&names::QUARANTINED);
-    for index in 0..view.loads.len() {
-        let quarantined = u32::try_from(index).ok().and_then(|shift| view.quarantined.checked_shr(shift));
-        family.sample(&[("filesystem", path(index))], flag(quarantined.is_some_and(|bits| bits & 1 == 1)));
+    for (metric, bits) in [(&names::FILLED, view.filled), (&names::QUARANTINED, view.quarantined)] {
+        let mut family = out.family(metric);
+        for index in 0..view.loads.len() {
+            family.sample(&[("filesystem", path(index))], flag(contains(bits, index)));
+        }
     }
 }
 
@@ -248,7 +250,7 @@ fn throttles(view: &Snapshot, names: &Names, out: &mut Exposition) {
     let path = |index: u16| names.filesystems.get(usize::from(index)).map_or("", String::as_str);
     let mut family = out.family(&names::THROTTLE_SHARE);
     for throttle in view.throttles.iter() {
-        family.sample(&[("filesystem", path(throttle.filesystem))], f64::from(throttle.share));
+        family.sample(&[("filesystem", path(throttle.filesystem))], f64::from(throttle.given()));
     }
     let mut family = out.family(&names::THROTTLED_JOBS);
     for throttle in view.throttles.iter() {

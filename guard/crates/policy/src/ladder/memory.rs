@@ -5,8 +5,9 @@ use super::budget::Budget;
 use super::leave::{Leave, Room, Stood};
 use super::stages::Stages;
 use super::view::{About, View};
-use super::{Counters, Events, LadderConfig};
+use super::{Counters, Events, Inputs, LadderConfig};
 use crate::event::{Cause, Deed, Event};
+use crate::filled::Filled;
 use crate::jobs::{Hold, JobSet};
 use crate::squeeze::{Resource, Squeeze};
 use crate::throttle::Throttles;
@@ -123,6 +124,11 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited.
     pub throttles: Throttles,
+    /// Who was before the evidence that there is.
+    before: Option<Throttles>,
+    /// Which disks clients fill by themselves, and those that they do, bit by index.
+    filled: Filled,
+    pub filled_now: u128,
     /// What batch as a whole may have.
     pub squeezes: [Squeeze; Resource::ALL.len()],
     /// Who is to leave.
@@ -166,6 +172,9 @@ impl Memory {
             counters,
             all_until_ns: 0,
             throttles: Throttles::default(),
+            before: None,
+            filled: Filled::new(now_ns),
+            filled_now: 0,
             squeezes: Default::default(),
             leave: Leave::default(),
             room: Room::default(),
@@ -181,7 +190,7 @@ impl Memory {
 
     pub fn reconfigure(&mut self, config: LadderConfig, objectives: bool) {
         if !config.throttle {
-            self.throttles = Throttles::default();
+            (self.throttles, self.before) = (Throttles::default(), None);
         }
         if objectives {
             self.throttles.forget_strain();
@@ -221,7 +230,8 @@ impl Memory {
 
     /// The filesystems are others now.
     pub fn other_filesystems(&mut self) {
-        self.throttles = Throttles::default();
+        (self.throttles, self.before) = (Throttles::default(), None);
+        (self.filled, self.filled_now) = (Filled::new(0), 0);
         self.innocence = [Innocence::default(); OBJECTIVES];
         if let Some(freeze) = &mut self.freeze {
             (freeze.filesystem, freeze.slow) = (None, 0);
@@ -263,10 +273,51 @@ impl Memory {
         let suspects = std::mem::take(&mut self.suspects);
         self.quarantined |= suspects;
         let acquitted = filesystems | suspects;
-        self.throttles.end_on(acquitted);
+        // What it was accused for was no reason to give it less than before.
+        let before = self.before.take().unwrap_or_default();
+        self.throttles.give_back(acquitted, &before);
         if self.freeze.is_some_and(|freeze| freeze.blamed_on & !acquitted == 0) {
             self.stood.forget();
         }
+    }
+
+    /// What those who are limited do, and what clients get beside them.
+    pub fn note_limited(&mut self, inputs: &Inputs<'_>, now_ns: u64) {
+        let filesystems = inputs.filesystems.len();
+        self.throttles.of_living(&inputs.living, filesystems);
+        if let Some(before) = &mut self.before {
+            before.of_living(&inputs.living, filesystems);
+        }
+        self.throttles.note_use(inputs.used, now_ns);
+        self.throttles.note_strain(inputs.filesystems, now_ns);
+        self.filled_now = self.filled.note(inputs.filesystems, now_ns);
+        self.throttles.give_way(self.filled_now);
+    }
+
+    /// Somebody is about to get less: if that turns out to be for nothing, it is to be as it was.
+    pub fn before_less(&mut self) {
+        self.before.get_or_insert(self.throttles);
+    }
+
+    /// What there was evidence of is over.
+    pub fn forget_before(&mut self) {
+        self.before = None;
+    }
+
+    /// How many requests to a filesystem are slow of those whose clients fill its disk.
+    pub fn filled_by(&self, filesystem: u16) -> About {
+        About::filled(filesystem, self.filled.slow(filesystem))
+    }
+
+    /// Clients fill the disk, and these take a part of it: until it has room again they get next to nothing.
+    pub fn make_way(&mut self, filesystem: u16, jobs: JobSet, now_ns: u64) {
+        self.throttles.begin(filesystem, jobs, self.config.throttle_step, now_ns);
+        self.throttles.give_way(self.filled_now);
+    }
+
+    /// May anybody be limited there?
+    pub fn may_limit(&self, filesystem: u16, now_ns: u64) -> bool {
+        self.config.throttle && now_ns >= self.free_until(filesystem)
     }
 
     fn free_until(&self, filesystem: u16) -> u64 {
@@ -307,9 +358,7 @@ impl Memory {
     /// In a real freeze, as soon as it is known who made it slow: they get their disk back bit by bit when it is over.
     pub fn limit(&mut self, view: &View) {
         let (step, now_ns) = (self.config.throttle_step, view.now_ns);
-        let culprits = self
-            .culprits(view)
-            .filter(|(filesystem, _)| self.config.throttle && now_ns >= self.free_until(*filesystem));
+        let culprits = self.culprits(view).filter(|(filesystem, _)| self.may_limit(*filesystem, now_ns));
         let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) else { return };
         if freeze.limited & bit(filesystem) == 0 && self.throttles.of(filesystem).is_some_and(|t| t.may_be(&jobs)) {
             // Limited already and slow once more: that was too much.
@@ -387,6 +436,7 @@ impl Memory {
     }
 
     fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
+        self.before_less();
         // Whoever comes back with half of what he had need not stand still for long: it is not the same again.
         let less = filesystem.is_some_and(|filesystem| self.throttles.can_cut(filesystem, self.config.throttle_step));
         let hold_ns = if less { self.config.precaution_ns.min(self.config.hold_ns) } else { self.hold(now_ns) };
@@ -461,7 +511,8 @@ impl Memory {
             if let Some(freeze) = &mut self.freeze {
                 freeze.blamed = JobSet::default();
             }
-            self.throttles.end_on(self.freeze.map_or(0, |freeze| freeze.limited));
+            let before = self.before.unwrap_or_default();
+            self.throttles.give_back(self.freeze.map_or(0, |freeze| freeze.limited), &before);
         }
     }
 
@@ -479,6 +530,10 @@ impl Memory {
         let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
         if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {
             self.misjudged = 0;
+        }
+        if cause == Cause::Calm && !precaution {
+            // It helped: who is limited for it is so rightly.
+            self.forget_before();
         }
         if !precaution {
             self.counters.frozen_ns += lasted_ns;

@@ -133,6 +133,8 @@ pub struct Actions {
     pub overdue: Hold,
     /// The freeze is a precaution.
     pub precaution: bool,
+    /// Filesystems whose clients fill their disk by themselves, bit by index.
+    pub filled: u128,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
     /// Why the state is what it is.
@@ -219,9 +221,7 @@ impl Ladder {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
         memory.settle_precaution(now_ns);
-        memory.throttles.of_living(&inputs.living, inputs.filesystems.len());
-        memory.throttles.note_use(inputs.used, now_ns);
-        memory.throttles.note_strain(inputs.filesystems, now_ns);
+        memory.note_limited(inputs, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
@@ -339,6 +339,7 @@ impl Ladder {
             leave: memory.leave.who,
             overdue: memory.leave.overdue,
             precaution,
+            filled: memory.filled_now,
             quarantined: memory.quarantined,
             reason,
             events,

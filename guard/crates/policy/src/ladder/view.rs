@@ -10,7 +10,7 @@ use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use crate::squeeze::Resource;
-use intf::segment::SeriesId;
+use intf::segment::{Kind, SeriesId};
 
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
 const SLACK_TO_OPEN: f64 = 0.2;
@@ -86,6 +86,13 @@ impl About {
     pub fn slow(filesystem: u16, (times, limit): (f32, f32)) -> About {
         let measure = Measure { value: f64::from(times), limit: f64::from(limit), unit: Unit::Count };
         About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
+    }
+
+    /// So many requests are slow on a disk that clients fill by themselves.
+    pub fn filled(filesystem: u16, (slow, limit): (f32, f32)) -> About {
+        let measure = Measure { value: f64::from(slow), limit: f64::from(limit), unit: Unit::Share };
+        let series = Some(SeriesId { filesystem, kind: Kind::STORAGE_READ });
+        About { filesystem: Some(filesystem), series, measure: Some(measure), ..About::default() }
     }
 
     /// It touches this one for the growth of his memory.
@@ -173,6 +180,9 @@ pub(super) struct View {
     pub youngest: Option<usize>,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
+    /// A disk that clients fill by themselves, and of which batch takes a part; and which jobs do that, if not through the storage
+    /// daemons.
+    pub taken: Option<(u16, JobSet)>,
     /// And what those had written who stand still is still on its way there.
     pub held_work: bool,
 }
@@ -206,6 +216,7 @@ impl View {
             danger: None,
             youngest: inputs.oldest_first.last().copied(),
             others_use_it: false,
+            taken: taken(memory, inputs, now_ns),
             held_work: false,
         };
         if let Some(filesystem) = memory.freeze.and_then(|freeze| freeze.filesystem) {
@@ -263,6 +274,9 @@ impl View {
         }
         let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
         view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
+        if memory.freeze.is_none() && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns) {
+            memory.forget_before();
+        }
         let healthy = calm && slack && view.against.is_none() && !inputs.verdicts.is_empty();
         view.healthy_for_ns = lasting(&mut memory.healthy_since_ns, healthy, now_ns);
         memory.armed |= calm;
@@ -362,6 +376,24 @@ impl View {
     fn accuse(&mut self, about: About) {
         self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
     }
+}
+
+/// Of the disks that clients fill by themselves one of which batch takes a part, beside those who are limited there.
+fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobSet)> {
+    let mut filled = memory.filled_now;
+    while filled != 0 {
+        let index = filled.trailing_zeros() as usize;
+        filled &= filled - 1;
+        let share = inputs.batch_share_now.get(index).map_or(0.0, |share| f64::from(*share));
+        let filesystem = u16::try_from(index).ok()?;
+        if share >= memory.config.batch_share_guilty && memory.may_limit(filesystem, now_ns) {
+            let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
+            if memory.throttles.of(filesystem).is_none_or(|throttle| !throttle.may_be(&jobs)) {
+                return Some((filesystem, jobs));
+            }
+        }
+    }
+    None
 }
 
 /// Does batch of other nodes use the disks, through the storage daemons? It can be held there.

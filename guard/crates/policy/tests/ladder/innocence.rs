@@ -84,6 +84,43 @@ fn who_is_limited_on_one_disk_stays_so_when_batch_is_innocent_on_another() {
 }
 
 #[test]
+fn who_is_limited_already_has_what_he_had_before_when_batch_is_innocent() {
+    let hog = [1].into_iter().collect();
+    let mut steps = Steps::open();
+    let blame = |steps: &mut Steps| {
+        slow(steps, 0);
+        (steps.guilty[0], steps.batch_share_now[0]) = (Some(hog), 0.5);
+    };
+    blame(&mut steps);
+    steps.run(2 * TICK);
+    steps.level(Level::Calm);
+    steps.batch_share_now[0] = 0.0;
+    steps.until_left(10 * S);
+    steps.run(12 * S);
+    let share = |steps: &Steps| steps.actions().throttles.of(0).map(|throttle| throttle.share);
+    let before = share(&steps).unwrap();
+    // It becomes slow for another reason while he works, and stays so: cut, frozen, cut once more, and for nothing.
+    blame(&mut steps);
+    steps.run(100 * TICK);
+    assert!(share(&steps).unwrap() < before / 1.9 && steps.state() == NodeState::Frozen);
+    steps.until_left(40 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+    assert_eq!((steps.state(), share(&steps)), (NodeState::Throttled, Some(before)));
+    // Another one is accused with him: he is not limited for that either, but for what comes later he is.
+    steps.level(Level::Calm);
+    steps.run(70 * S);
+    let grown = share(&steps).unwrap();
+    slow(&mut steps, 0);
+    steps.verdicts[0].level = Level::Strong;
+    steps.guilty[0] = Some([1, 2].into_iter().collect());
+    steps.run(3 * TICK);
+    assert!(share(&steps).unwrap() < grown);
+    steps.until_left(40 * S);
+    let throttle = *steps.actions().throttles.of(0).unwrap();
+    assert_eq!((throttle.share, throttle.jobs), (grown, hog));
+}
+
+#[test]
 fn evidence_after_a_calm_time_is_judged_afresh() {
     let mut steps = Steps::open();
     steps.level(Level::Strong);

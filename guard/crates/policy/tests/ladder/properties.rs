@@ -4,7 +4,7 @@
 use crate::steps::{config, Steps, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, Resource, Shares, SignalState, Then, Use};
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Level, Resource, Shares, SignalState, SlowEnd, Then, Use};
 use proptest::prelude::*;
 
 /// Something that lasts for a number of ticks.
@@ -15,6 +15,8 @@ struct Spell {
     signals: [SignalState; 2],
     stuck: [bool; 2],
     share: f32,
+    /// Storage requests in flight.
+    clients: u32,
     batch_in_flight: u32,
     jobs: Option<u32>,
     /// Places 0 to 2, bit by bit.
@@ -42,12 +44,12 @@ fn spell() -> impl Strategy<Value = Spell> {
         [signal(), signal()],
         [stuck(), stuck()],
         share,
-        0u32..2,
+        (0u32..2, 0u32..2),
         (jobs, prop::option::of(0u8..8), prop_oneof![3 => Just(7u8), 1 => 0u8..8]),
         (-1.0f64..1.0, prop::bool::weighted(0.95)),
         (gauge, then),
     )
-        .prop_map(|(ticks, levels, signals, stuck, share, batch_in_flight, who, own, gauge)| {
+        .prop_map(|(ticks, levels, signals, stuck, share, (clients, batch_in_flight), who, own, gauge)| {
             let ((jobs, guilty, living), (slack, self_check), (gauge, then)) = (who, own, gauge);
             Spell {
                 ticks,
@@ -55,6 +57,7 @@ fn spell() -> impl Strategy<Value = Spell> {
                 signals,
                 stuck,
                 share,
+                clients,
                 batch_in_flight,
                 jobs,
                 guilty,
@@ -80,6 +83,9 @@ fn set(steps: &mut Steps, spell: &Spell) {
         steps.verdicts[i].slack = spell.slack;
         steps.filesystems[i].stuck = spell.stuck[i];
         steps.filesystems[i].batch_in_flight = spell.batch_in_flight;
+        steps.filesystems[i].storage_in_flight = spell.clients;
+        let slow = if spell.clients > 0 { 1.0 } else { 0.02 };
+        steps.filesystems[i].slow_end = SlowEnd { requests: 1.0, found: slow, usual: 0.02 };
         steps.batch_share[i] = spell.share;
         steps.batch_share_now[i] = spell.share;
     }
@@ -152,7 +158,7 @@ proptest! {
                 prop_assert!(limited || actions.state != NodeState::Throttled);
                 prop_assert!(!limited || actions.state >= NodeState::Throttled);
                 for throttle in actions.throttles.iter() {
-                    prop_assert!(throttle.share > 0.0 && throttle.share.is_finite());
+                    prop_assert!(throttle.share > 0.0 && throttle.share.is_finite() && throttle.given() <= throttle.share);
                     prop_assert!(throttle.jobs.and(&steps.living) == throttle.jobs);
                 }
                 for event in actions.events.iter() {
@@ -215,6 +221,7 @@ proptest! {
             guilty: None,
             living: 7,
             share: 0.0,
+            clients: 0,
             batch_in_flight: 0,
             jobs: None,
             slack: 1.0,

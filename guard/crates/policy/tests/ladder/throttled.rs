@@ -88,6 +88,82 @@ fn they_give_way_when_clients_begin_to_notice_and_get_it_back_where_that_is_of_n
     assert!(share(&steps) > before, "{}", share(&steps));
 }
 
+/// Clients have requests in flight there all the time, and nearly all of them are slow.
+fn filled(steps: &mut Steps, filled: bool) {
+    steps.filesystems[0].storage_in_flight = if filled { 24 } else { 0 };
+    let found = if filled { 1.8 } else { 0.02 };
+    steps.filesystems[0].slow_end = SlowEnd { requests: 2.0, found, usual: 0.04 };
+}
+
+fn given(steps: &Steps) -> f32 {
+    steps.actions().throttles.of(0).map_or(1.0, |throttle| throttle.given())
+}
+
+#[test]
+fn where_clients_fill_a_disk_by_themselves_batch_makes_way_and_nobody_stands_still() {
+    let mut steps = Steps::open();
+    filled(&mut steps, true);
+    (steps.guilty[0], steps.batch_share_now[0]) = (Some(jobs(&[1])), 0.1);
+    steps.run(60 * S);
+    assert_eq!(steps.state(), NodeState::Open, "he takes next to nothing");
+    steps.batch_share_now[0] = 0.4;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold, given(&steps)), (NodeState::Throttled, Hold::Nobody, 0.0));
+    let said = steps.events.last().unwrap();
+    assert_eq!((said.cause, said.deed, said.hold), (Cause::ClientsFillDisk, Deed::GiveWay, Hold::Jobs(jobs(&[1]))));
+    assert!(said.filesystem == Some(0) && said.measure.is_some_and(|m| m.value > 0.8 && m.limit == f64::from(0.2_f32)));
+    // Another one who does the same joins him, once.
+    steps.guilty[0] = Some(jobs(&[1, 2]));
+    steps.run(S);
+    assert_eq!(steps.events.iter().filter(|event| event.deed == Deed::GiveWay).count(), 2);
+    assert_eq!(steps.actions().throttles.of(0).unwrap().jobs, jobs(&[1, 2]));
+    steps.run(600 * S);
+    assert_eq!((given(&steps), steps.events.len()), (0.0, 2));
+    // The innocent runs on as ever; and when there is room again they come back bit by bit.
+    (steps.guilty[0], steps.batch_share_now[0]) = (None, 0.0);
+    filled(&mut steps, false);
+    steps.run(2 * S);
+    assert_eq!(given(&steps), 0.05);
+    steps.run(20 * S);
+    assert!(given(&steps) > 0.05);
+}
+
+#[test]
+fn who_is_limited_makes_way_too_and_has_his_share_again_afterwards() {
+    let mut steps = throttled();
+    steps.run(4 * DWELL + TICK);
+    steps.events.clear();
+    filled(&mut steps, true);
+    steps.run(20 * S);
+    let kept = share(&steps);
+    assert_eq!(given(&steps), 0.0);
+    assert_eq!(steps.said().iter().filter(|(_, deed)| *deed == Deed::GiveWay).count(), 1);
+    steps.run(600 * S);
+    assert_eq!((share(&steps), given(&steps)), (kept, 0.0), "there is nothing to learn from it");
+    // Evidence without an end is no reason to let him do as he likes.
+    steps.level(Level::Weak);
+    steps.run(300 * S);
+    assert!(given(&steps) == 0.0, "{:?}", steps.state());
+    calm(&mut steps);
+    filled(&mut steps, false);
+    steps.run(3 * S);
+    assert!(given(&steps) > 0.0);
+}
+
+#[test]
+fn batch_in_the_storage_daemons_makes_way_and_nobody_does_where_limits_are_not_wanted() {
+    let mut steps = Steps::open();
+    filled(&mut steps, true);
+    steps.batch_share_now[0] = 0.4;
+    steps.run(10 * S);
+    assert_eq!((given(&steps), steps.actions().throttles.of(0).unwrap().jobs), (0.0, JobSet::default()));
+    let mut steps = Steps::with(Ladder::new(LadderConfig { throttle: false, ..config() }, 1000 * S));
+    filled(&mut steps, true);
+    steps.batch_share_now[0] = 0.4;
+    steps.run(60 * S);
+    assert_eq!((steps.state(), given(&steps)), (NodeState::Open, 1.0));
+}
+
 #[test]
 fn who_rests_after_an_attack_comes_back_with_the_limit_he_had() {
     let mut steps = throttled();

@@ -73,6 +73,22 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     helps.then(|| vacate(cause, about, chosen))
 }
 
+/// From any state in which jobs run: clients fill a disk by themselves, and batch takes a part of it. Nobody need stand still for that,
+/// and it is no matter of guilt.
+fn make_way(memory: &mut Memory, view: &View) -> Option<Transition> {
+    let (filesystem, jobs) = match view.taken.filter(|_| !memory.config.dry_run) {
+        Some((filesystem, jobs)) => {
+            memory.make_way(filesystem, jobs, view.now_ns);
+            memory.throttles.given_way()
+        }
+        // Or those who do it are limited already.
+        None => memory.throttles.given_way(),
+    }?;
+    let hold = if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) };
+    let about = memory.filled_by(filesystem);
+    Some(Transition { to: NodeState::Throttled, deed: Deed::GiveWay, hold, ..freeze(Cause::ClientsFillDisk, about) })
+}
+
 /// From any state in which jobs run: evidence that calls for a freeze. Of all jobs at first: that is one write, and who of
 /// them is to blame is known a moment later.
 fn escalate(memory: &mut Memory, view: &View) -> Option<Transition> {

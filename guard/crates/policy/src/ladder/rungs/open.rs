@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Open: batch has its full share. Left at once for whatever speaks against it.
 
-use super::{escalate, Rung};
+use super::{escalate, make_way, Rung};
 use crate::event::Deed;
 use crate::jobs::Hold;
 use crate::ladder::memory::{Memory, Transition};
@@ -16,7 +16,7 @@ impl Rung for Open {
     }
 
     fn next(&self, memory: &mut Memory, view: &View) -> Option<Transition> {
-        escalate(memory, view).or_else(|| {
+        escalate(memory, view).or_else(|| make_way(memory, view)).or_else(|| {
             let (cause, about) = view.against?;
             Some(Transition {
                 to: NodeState::Closed,

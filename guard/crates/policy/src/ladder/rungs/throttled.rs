@@ -2,7 +2,7 @@
 //! Throttled: after a freeze those who made storage slow get their disk back bit by bit. Others run as they like, and new
 //! jobs are let in while storage has slack. Left when nobody is limited any more, or for a freeze.
 
-use super::{escalate, freeze, make_room, Rung};
+use super::{escalate, freeze, make_room, make_way, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::{Hold, JobSet};
 use crate::ladder::memory::{Memory, Transition};
@@ -27,7 +27,7 @@ impl Rung for Throttled {
         memory.admitting = view.against.is_none() && (memory.admitting || (healthy && all_run));
         match of_the_limited(view, memory) {
             Some((about, filesystem)) => make_room(memory, view).or_else(|| cut(about, filesystem, memory, view)),
-            None => escalate(memory, view).or_else(|| ease(memory, view)),
+            None => escalate(memory, view).or_else(|| make_way(memory, view)).or_else(|| ease(memory, view)),
         }
     }
 }
@@ -44,6 +44,7 @@ fn of_the_limited(view: &View, memory: &Memory) -> Option<(About, u16)> {
 fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Option<Transition> {
     let (step, patience_ns) = (memory.config.throttle_step, memory.config.guilty_timeout_ns);
     let jobs = memory.throttles.of(filesystem).map(|throttle| throttle.jobs).unwrap_or_default();
+    memory.before_less();
     match memory.throttles.cut(filesystem, step, patience_ns, view.now_ns) {
         Cut::Lately => None,
         Cut::Now => Some(tighten(Cause::BatchUsesDisk, about, jobs)),
