@@ -174,7 +174,7 @@ fn filesystem(filesystem: &FilesystemStatus) -> String {
         filesystem.path,
         filesystem.storage_in_flight,
         filesystem.batch_in_flight,
-        if filesystem.filled { "; its clients fill it, batch makes way" } else { "" },
+        if filesystem.filled { "; its clients fill the disk" } else { "" },
         if filesystem.quarantined { "; STUCK without batch, look at the disk" } else { "" },
         if filesystem.disk_gone { "; its DISK IS GONE, the kernel has it no more" } else { "" }
     )
@@ -299,7 +299,7 @@ mod tests {
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
             "gauge       storage-memory: 0.25 of 0.10, stale for 3.0 s, read 14 s ago\n",
-            "filesystem  /data/03: 0 storage and 0 batch requests in flight; its clients fill it, batch makes way; its DISK IS GONE",
+            "filesystem  /data/03: 0 storage and 0 batch requests in flight; its clients fill the disk; its DISK IS GONE",
             "stuck       thread 1073741824 of a storage service, which has ended since\n",
             "DRY RUN     nothing of this is done",
             "REFUSED     guard.toml: loop.tick: 20; ",

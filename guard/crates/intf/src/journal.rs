@@ -231,7 +231,7 @@ impl Record {
                 format!("clients begin to notice{times}")
             }
             "clients_fill_disk" => {
-                format!("{place} fills its disk by itself: so many of these requests are slow{measured}")
+                format!("storage's clients fill the disk of {place}: so many of their requests are slow{measured}")
             }
             "made_storage_slow" => "they made storage slow".into(),
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
@@ -426,15 +426,15 @@ mod tests {
         );
         let full = Evidence {
             objective: String::new(),
-            series: "storage read on /data/01".into(),
+            series: "/data/01".into(),
             value: 0.9,
             limit: 0.2,
             unit: "share".into(),
         };
         assert_eq!(
             Record { evidence: Some(full), ..record("clients_fill_disk", "give_way") }.sentence(),
-            "Those who use it most are left next to nothing of it because storage read on /data/01 fills its disk by itself: so \
-             many of these requests are slow (90 %, limit 20 %)."
+            "Those who use it most are left next to nothing of it because storage's clients fill the disk of /data/01: so many \
+             of their requests are slow (90 %, limit 20 %)."
         );
         assert_eq!(
             Record { detail: "limits of jobs on a disk".into(), ..record("somebody_else_had_changed_it", "correct") }

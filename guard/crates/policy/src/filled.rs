@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which disks storage's clients fill by themselves: somebody of them waits there all the time, and many of their requests are as slow
-//! as usually only the slowest fiftieth. Whatever batch does on such a disk is taken from them (a disk that is never idle has
-//! nothing to give away), however little of it shows in a single request: each of them is slow as it is.
+//! Which disks storage's clients fill: somebody of them waits there all the time, and many of their requests are as slow as usually
+//! only the slowest fiftieth. A disk with one arm that is never idle has nothing to give away: whatever batch does there is taken from
+//! them, however little of it shows in a single request, because each of them is slow as it is.
 //!
-//! Neither of both is enough by itself. A solid-state disk with many clients has always something in flight and much to spare; and slow
-//! requests with idle time in between are evidence, which is judged elsewhere.
+//! Only of disks that turn: a solid-state disk has always something in flight, and much to spare. And slow requests with idle time in
+//! between are evidence, which is judged elsewhere.
+//!
+//! Whether they do it by themselves shows when batch makes way ([`Filled::make_way`]): they have room then, or get more done. If neither,
+//! the disk can do more than one thing at a time, whatever the kernel says of it.
 
 use crate::evaluator::FilesystemLoad;
 
@@ -20,6 +23,26 @@ const SLOW: (f32, f32) = (0.2, 0.1);
 const ENOUGH: f32 = 20.0;
 /// Ticks that lie further apart have something in between that was not heard.
 const TICK_MAX_NS: u64 = 1_000_000_000;
+/// There must have been room for so long; twice as long each time that it is filled again soon after: so that nobody is told of one
+/// and the other in turn.
+const ROOM_NS: u64 = 10_000_000_000;
+const ROOM_MAX_NS: u64 = 600_000_000_000;
+const SOON: u64 = 3;
+/// Batch that does this part of the disk's work makes way. Less is what jobs need to be jobs.
+pub const TAKEN: f32 = 0.05;
+/// What batch has left to clients must show after so long, with at least this part of it: if it was so much that it can.
+const TRIAL_NS: u64 = 15_000_000_000;
+const SHOWS: f32 = 0.25;
+const MEASURABLE: f32 = 0.2;
+
+/// Batch has made way: what clients got done before.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    at_ns: u64,
+    requests: f32,
+    /// Batch's part of the disk.
+    part: f32,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Disk {
@@ -29,14 +52,40 @@ struct Disk {
     /// Those of them that are slow.
     slow: f32,
     filled: bool,
+    /// Since when it has room.
+    room_ns: Option<u64>,
+    /// For how long it must have; when it had last had that.
+    wanted_ns: u64,
+    ended_ns: Option<u64>,
+    trial: Option<Trial>,
 }
 
 impl Disk {
-    fn slow(&self) -> f32 {
-        if self.requests < ENOUGH {
-            0.0
-        } else {
-            self.slow / self.requests
+    fn slow(&self) -> Option<f32> {
+        (self.requests >= ENOUGH).then(|| self.slow / self.requests)
+    }
+
+    fn add(&mut self, load: &FilesystemLoad, kept: f32) {
+        let busy = if load.storage_in_flight > 0 { 1.0 } else { 0.0 };
+        self.busy = busy + kept * (self.busy - busy);
+        self.requests = kept * self.requests + load.slow_end.requests;
+        self.slow = kept * self.slow + load.slow_end.slow;
+    }
+
+    fn judge(&mut self, now_ns: u64) {
+        if !self.filled {
+            self.filled = self.busy >= BUSY.0 && self.slow().is_some_and(|slow| slow >= SLOW.0);
+            if self.filled {
+                let soon = self.ended_ns.is_some_and(|ns| now_ns.saturating_sub(ns) < SOON * self.wanted_ns);
+                self.wanted_ns = if soon { (2 * self.wanted_ns).min(ROOM_MAX_NS) } else { ROOM_NS };
+            }
+            return;
+        }
+        // That too few requests come back to say so is no room.
+        if self.busy >= BUSY.1 && self.slow().is_none_or(|slow| slow >= SLOW.1) {
+            self.room_ns = None;
+        } else if now_ns.saturating_sub(*self.room_ns.get_or_insert(now_ns)) >= self.wanted_ns {
+            *self = Disk { filled: false, room_ns: None, ended_ns: Some(now_ns), trial: None, ..*self };
         }
     }
 }
@@ -54,24 +103,19 @@ impl Filled {
         Filled { disks: [Disk::default(); FILESYSTEMS], at_ns: now_ns }
     }
 
-    /// What clients got since the last time. The filesystems on disks that they fill, bit by index.
-    pub fn note(&mut self, loads: &[FilesystemLoad], now_ns: u64) -> u128 {
+    /// What clients got since the last time; which filesystems are on disks that turn, bit by index. Those that they fill.
+    pub fn note(&mut self, loads: &[FilesystemLoad], rotational: u128, now_ns: u64) -> u128 {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
-        if passed_ns > TICK_MAX_NS {
-            self.disks = [Disk::default(); FILESYSTEMS];
-        }
         self.at_ns = now_ns;
-        let kept = MEMORY_NS / (MEMORY_NS + passed_ns as f32);
+        // After a silence it is as before until more is known.
+        let kept = if passed_ns > TICK_MAX_NS { 0.0 } else { MEMORY_NS / (MEMORY_NS + passed_ns as f32) };
         let mut filled = 0;
         for (index, (disk, load)) in self.disks.iter_mut().zip(loads).enumerate() {
-            let busy = if load.storage_in_flight > 0 { 1.0 } else { 0.0 };
-            disk.busy = busy + kept * (disk.busy - busy);
-            disk.requests = kept * disk.requests + load.slow_end.requests;
-            disk.slow = kept * disk.slow + load.slow_end.found;
-            disk.filled = match disk.filled {
-                true => disk.busy >= BUSY.1 && disk.slow() >= SLOW.1,
-                false => disk.busy >= BUSY.0 && disk.slow() >= SLOW.0,
-            };
+            if !contains(rotational, index) {
+                continue;
+            }
+            disk.add(load, kept);
+            disk.judge(now_ns);
             filled |= u128::from(disk.filled) << index;
         }
         filled
@@ -79,7 +123,29 @@ impl Filled {
 
     /// The part of the requests to a filesystem that is slow, and how many are too many.
     pub fn slow(&self, filesystem: u16) -> (f32, f32) {
-        (self.disks.get(usize::from(filesystem)).map_or(0.0, Disk::slow), SLOW.0)
+        (self.disks.get(usize::from(filesystem)).and_then(Disk::slow).unwrap_or_default(), SLOW.0)
+    }
+
+    /// Batch is to leave this part of the disk's work to them.
+    pub fn make_way(&mut self, filesystem: u16, part: f32, now_ns: u64) {
+        if let Some(disk) = self.disks.get_mut(usize::from(filesystem)).filter(|_| part >= MEASURABLE) {
+            disk.trial = Some(Trial { at_ns: now_ns, requests: disk.requests, part });
+        }
+    }
+
+    /// Where it did, and they have neither room nor more done for it. Said once.
+    pub fn in_vain(&mut self, now_ns: u64) -> Option<u16> {
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            let Some(trial) = disk.trial.filter(|trial| now_ns.saturating_sub(trial.at_ns) >= TRIAL_NS) else {
+                continue;
+            };
+            disk.trial = None;
+            let more = disk.requests >= trial.requests * (1.0 + SHOWS * trial.part);
+            if disk.room_ns.is_none() && !more {
+                return u16::try_from(index).ok();
+            }
+        }
+        None
     }
 }
 
@@ -95,26 +161,32 @@ mod tests {
 
     const TICK: u64 = 20_000_000;
 
-    /// Two disks, the second of which is idle.
+    /// Three disks, of which the second is idle and the third does not turn.
     struct Rig {
         filled: Filled,
         now_ns: u64,
+        /// Requests per tick.
+        requests: f32,
     }
 
     impl Rig {
         fn new() -> Rig {
-            Rig { filled: Filled::new(0), now_ns: 0 }
+            Rig { filled: Filled::new(0), now_ns: 0, requests: 2.0 }
         }
 
-        /// Two requests per tick, of which this part is slow; this part of the ticks has some in flight. For so many seconds.
-        fn run(&mut self, busy: f32, slow: f32, seconds: u64) -> bool {
+        /// This part of the requests is slow, and this part of the ticks has some in flight, for so long. Filled?
+        fn run(&mut self, busy: f32, slow: f32, seconds: f32) -> bool {
             let mut filled = 0;
-            for tick in 0..50 * seconds {
-                let mut loads = [FilesystemLoad::default(); 2];
+            for tick in 0..(50.0 * seconds) as u64 {
+                let mut loads = [FilesystemLoad::default(); 3];
                 loads[0].storage_in_flight = u32::from((tick as f32 * busy).fract() < busy);
-                loads[0].slow_end = SlowEnd { requests: 2.0, found: 2.0 * slow, usual: 0.04 };
+                let requests = self.requests;
+                // They share their fate, which says nothing of how many of them are slow.
+                loads[0].slow_end =
+                    SlowEnd { requests, slow: requests * slow, found: requests * slow / 8.0, usual: requests / 400.0 };
+                loads[2] = loads[0];
                 self.now_ns += TICK;
-                filled = self.filled.note(&loads, self.now_ns);
+                filled = self.filled.note(&loads, 0b11, self.now_ns);
             }
             assert_eq!(filled >> 1, 0);
             filled == 1
@@ -123,38 +195,67 @@ mod tests {
 
     #[test]
     fn a_disk_is_filled_when_somebody_always_waits_there_and_that_is_slow() {
-        assert!(Rig::new().run(1.0, 0.9, 12));
-        assert!(!Rig::new().run(0.8, 0.9, 60), "it has time to spare");
-        assert!(!Rig::new().run(1.0, 0.1, 60), "there are always some, and they are fast");
+        assert!(Rig::new().run(1.0, 0.9, 12.0));
+        assert!(!Rig::new().run(0.8, 0.9, 60.0), "it has time to spare");
+        assert!(!Rig::new().run(1.0, 0.1, 60.0), "there are always some, and they are fast");
         let mut rig = Rig::new();
-        rig.run(0.7, 0.02, 60);
-        assert!(!rig.run(1.0, 0.9, 2), "a moment is none");
-        assert!(rig.run(1.0, 0.9, 4));
+        rig.run(0.7, 0.02, 60.0);
+        assert!(!rig.run(1.0, 0.9, 2.0), "a moment is none");
+        assert!(rig.run(1.0, 0.9, 4.0));
         assert_eq!(rig.filled.slow(0).1, 0.2);
         assert!(rig.filled.slow(0).0 > 0.7 && rig.filled.slow(95) == (0.0, 0.2) && rig.filled.slow(96) == (0.0, 0.2));
     }
 
     #[test]
-    fn it_stays_so_until_there_is_some_room() {
+    fn it_stays_so_until_there_has_been_some_room_for_a_while() {
         let mut rig = Rig::new();
-        assert!(rig.run(1.0, 0.5, 20) && rig.run(0.97, 0.15, 60));
-        assert!(!rig.run(0.8, 0.15, 10));
-        assert!(rig.run(1.0, 0.5, 20) && !rig.run(1.0, 0.05, 20));
+        assert!(rig.run(1.0, 0.5, 20.0) && rig.run(0.97, 0.15, 60.0));
+        assert!(rig.run(0.8, 0.15, 9.0) && !rig.run(0.8, 0.15, 5.0));
+        assert!(rig.run(1.0, 0.5, 20.0) && rig.run(1.0, 0.05, 15.0), "so soon once more");
+        assert!(!rig.run(1.0, 0.05, 15.0));
+    }
+
+    #[test]
+    fn who_takes_and_gives_in_turn_is_held_for_longer_each_time() {
+        let mut rig = Rig::new();
+        // Whoever makes way gives it room, and fills it again as soon as he may.
+        let (mut filled, mut times) = (false, 0);
+        for _ in 0..3600 {
+            let now = if filled { rig.run(0.5, 0.05, 1.0) } else { rig.run(1.0, 0.9, 1.0) };
+            times += u32::from(now && !filled);
+            filled = now;
+        }
+        // After six doublings it is ten minutes each.
+        assert!((8..=12).contains(&times), "{times} in an hour");
     }
 
     #[test]
     fn few_requests_and_a_silence_say_nothing() {
-        let mut filled = Filled::new(0);
-        let mut loads = [FilesystemLoad { storage_in_flight: 1, ..FilesystemLoad::default() }];
-        for tick in 1..5000 {
-            // One in a second.
-            let one = if tick % 50 == 0 { 1.0 } else { 0.0 };
-            loads[0].slow_end = SlowEnd { requests: one, found: one, usual: 0.0 };
-            assert_eq!(filled.note(&loads, tick * TICK), 0);
-        }
         let mut rig = Rig::new();
-        assert!(rig.run(1.0, 0.9, 20));
+        rig.requests = 0.02;
+        assert!(!rig.run(1.0, 1.0, 100.0));
+        rig.requests = 2.0;
+        assert!(rig.run(1.0, 0.9, 20.0));
+        rig.requests = 0.02;
+        assert!(rig.run(1.0, 1.0, 100.0), "nor that there is room");
+        rig.requests = 2.0;
         rig.now_ns += 2_000_000_000;
-        assert!(!rig.run(1.0, 0.9, 1) && rig.run(1.0, 0.9, 20));
+        assert!(rig.run(1.0, 0.9, 1.0) && rig.run(1.0, 0.9, 20.0));
+    }
+
+    #[test]
+    fn what_batch_leaves_to_clients_shows_or_it_was_in_vain() {
+        // They have as much as before, more, and room.
+        let cases = [(0.4, 2.0, 1.0, Some(0)), (0.4, 2.4, 1.0, None), (0.4, 2.0, 0.7, None), (0.1, 2.0, 1.0, None)];
+        for (part, requests, busy, in_vain) in cases {
+            let mut rig = Rig::new();
+            rig.run(1.0, 0.9, 20.0);
+            rig.filled.make_way(0, part, rig.now_ns);
+            rig.requests = requests;
+            rig.run(busy, 0.9, 14.0);
+            assert_eq!(rig.filled.in_vain(rig.now_ns), None);
+            rig.run(busy, 0.9, 1.0);
+            assert_eq!((rig.filled.in_vain(rig.now_ns), rig.filled.in_vain(rig.now_ns)), (in_vain, None));
+        }
     }
 }

@@ -98,7 +98,7 @@ mod tests {
 
     /// A second of fifty requests, of which one is usually slow.
     fn second(slow: f32) -> SlowEnd {
-        SlowEnd { requests: 50.0, found: slow, usual: 1.0 }
+        SlowEnd { requests: 50.0, slow, found: slow, usual: 1.0 }
     }
 
     /// This many are slow in each of so many seconds.

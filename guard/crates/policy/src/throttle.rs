@@ -164,36 +164,14 @@ impl Throttles {
             if !throttle.may_be(&jobs) {
                 throttle.set(throttle.share.min(step), now_ns);
                 (throttle.cut_ns, throttle.used_ns) = (Some(now_ns), now_ns);
-                throttle.untold = throttle.filled;
             }
             throttle.jobs = throttle.jobs.or(&jobs);
             return;
         }
         let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
-        let mut strain = Strain::default();
-        strain.begin_anew(now_ns);
         let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
         if let Some(place) = room {
-            *place = Some(Throttle {
-                filesystem,
-                jobs,
-                share: step,
-                changed_ns: now_ns,
-                using: Use::Full,
-                used_ns: now_ns,
-                earned_ns: 0,
-                good_ns: 0,
-                calm_ns: now_ns,
-                slow_since_ns: None,
-                cut_ns: Some(now_ns),
-                in_vain: 0,
-                too_much: f32::INFINITY,
-                times: 0,
-                backed_off: false,
-                strain,
-                filled: false,
-                untold: false,
-            });
+            *place = Some(Throttle::new(filesystem, jobs, step, now_ns));
         }
     }
 
@@ -201,6 +179,10 @@ impl Throttles {
     pub fn cut(&mut self, filesystem: u16, step: f32, patience_ns: u64, now_ns: u64) -> Cut {
         let least = LEAST * step;
         let Some(throttle) = self.of_mut(filesystem) else { return Cut::InVain };
+        if throttle.filled {
+            // They have next to nothing as it is.
+            return Cut::Lately;
+        }
         if let Some(cut_ns) = throttle.cut_ns {
             if now_ns.saturating_sub(cut_ns) < patience_ns {
                 return Cut::Lately;
@@ -218,7 +200,7 @@ impl Throttles {
 
     /// They stand still for it: half of what they had when they run again.
     pub fn halve(&mut self, filesystem: u16, step: f32, now_ns: u64) {
-        if let Some(throttle) = self.of_mut(filesystem) {
+        if let Some(throttle) = self.of_mut(filesystem).filter(|throttle| !throttle.filled) {
             throttle.halve(LEAST * step, now_ns);
         }
     }
@@ -247,12 +229,37 @@ impl Throttles {
         }
     }
 
-    /// Clients fill these disks by themselves, bit by index.
-    pub fn give_way(&mut self, filled: u128) {
+    /// Clients fill these disks, bit by index. Who took a part of one has half of what he had when it has room again: with what he did
+    /// it had none.
+    pub fn give_way(&mut self, filled: u128, step: f32, now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {
             let now = contains(filled, usize::from(throttle.filesystem));
-            throttle.untold = now && (throttle.untold || !throttle.filled);
+            if now && !throttle.filled {
+                throttle.untold = true;
+                if throttle.using != Use::Little {
+                    throttle.was_too_much();
+                    throttle.set((throttle.share / 2.0).max(LEAST * step), now_ns);
+                }
+            }
+            throttle.untold &= now;
             throttle.filled = now;
+            if now {
+                throttle.slow_since_ns = None;
+            }
+        }
+    }
+
+    /// Is there a place for one more?
+    pub fn has_room(&self, filesystem: u16) -> bool {
+        self.of(filesystem).is_some() || self.0.iter().any(Option::is_none)
+    }
+
+    /// These are to give way as well, if there is room for them: they have done nothing worse than that.
+    pub fn make_way(&mut self, filesystem: u16, jobs: JobSet, now_ns: u64) {
+        if let Some(throttle) = self.of_mut(filesystem) {
+            (throttle.jobs, throttle.untold) = (throttle.jobs.or(&jobs), true);
+        } else if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(Throttle::new(filesystem, jobs, 1.0, now_ns));
         }
     }
 
@@ -336,6 +343,13 @@ impl Throttles {
         }
     }
 
+    /// Of these only those that the others have, too.
+    pub fn keep_those_of(&mut self, others: &Throttles) {
+        for place in &mut self.0 {
+            place.take_if(|throttle| others.of(throttle.filesystem).is_none());
+        }
+    }
+
     /// On these as it was before.
     pub fn give_back(&mut self, filesystems: u128, before: &Throttles) {
         self.end_on(filesystems);
@@ -365,6 +379,31 @@ const MINUTE_NS: u64 = 60_000_000_000;
 const TICK_MAX_NS: u64 = 1_000_000_000;
 
 impl Throttle {
+    fn new(filesystem: u16, jobs: JobSet, share: f32, now_ns: u64) -> Throttle {
+        let mut strain = Strain::default();
+        strain.begin_anew(now_ns);
+        Throttle {
+            filesystem,
+            jobs,
+            share,
+            changed_ns: now_ns,
+            using: Use::Full,
+            used_ns: now_ns,
+            earned_ns: 0,
+            good_ns: 0,
+            calm_ns: now_ns,
+            slow_since_ns: None,
+            cut_ns: Some(now_ns),
+            in_vain: 0,
+            too_much: f32::INFINITY,
+            times: 0,
+            backed_off: false,
+            strain,
+            filled: false,
+            untold: false,
+        }
+    }
+
     /// It has been cut, and has not been calm since: or it has just begun.
     pub fn was_cut(&self) -> bool {
         self.cut_ns.is_some()
@@ -657,7 +696,7 @@ mod tests {
     /// Calm and used, once a second, and so many requests are slow where one of fifty usually is; from the second after this one.
     fn strained(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) -> Vec<Eased> {
         let mut loads = [FilesystemLoad::default(); 4];
-        loads[3].slow_end = SlowEnd { requests: 50.0, found: slow, usual: 1.0 };
+        loads[3].slow_end = SlowEnd { requests: 50.0, slow, found: slow, usual: 1.0 };
         (from + 1..=from + seconds)
             .filter_map(|second| {
                 throttles.note_strain(&loads, second * S);
@@ -800,6 +839,42 @@ mod tests {
         (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
         assert_eq!(throttles.of(3), None, "who had most");
         assert_eq!(throttles.iter().count(), DISKS);
+    }
+
+    #[test]
+    fn who_makes_way_takes_nobody_his_place() {
+        let mut throttles = limited();
+        (10..9 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
+        let before = throttles;
+        throttles.make_way(40, jobs(&[4]), 20 * S);
+        assert!(throttles == before && throttles.has_room(3) && !throttles.has_room(40));
+        throttles.make_way(3, jobs(&[4]), 20 * S);
+        assert_eq!(throttles.of(3).map(|throttle| (throttle.jobs, throttle.share)), Some((jobs(&[1, 4]), STEP)));
+        let mut throttles = limited();
+        throttles.make_way(40, jobs(&[4]), 20 * S);
+        assert_eq!(throttles.of(40).map(|throttle| throttle.given()), Some(1.0));
+        throttles.give_way(1 << 40, STEP, 20 * S);
+        assert_eq!(throttles.given_way(), Some((40, jobs(&[4]))));
+        assert_eq!((throttles.given_way(), throttles.of(40).map(|throttle| throttle.given())), (None, Some(0.0)));
+        // Of nothing nothing can be taken, nor is it learned what is too much.
+        assert_eq!(throttles.cut(40, STEP, S, 60 * S), Cut::Lately);
+        throttles.halve(40, STEP, 60 * S);
+        throttles.give_way(0, STEP, 61 * S);
+        assert_eq!(throttles.of(40).map(|throttle| throttle.given()), Some(0.5));
+    }
+
+    #[test]
+    fn it_is_as_before_where_it_is_still_limited() {
+        let mut throttles = limited();
+        throttles.begin(4, jobs(&[2]), STEP, S);
+        let mut before = throttles;
+        throttles.halve(3, STEP, 2 * S);
+        throttles.halve(4, STEP, 2 * S);
+        throttles.end(4);
+        throttles.begin(5, jobs(&[3]), STEP, 2 * S);
+        before.keep_those_of(&throttles);
+        throttles.give_back(1 << 3 | 1 << 4 | 1 << 5, &before);
+        assert_eq!((share(&throttles), throttles.iter().count()), (STEP, 1));
     }
 
     #[test]

@@ -490,16 +490,16 @@ mod tests {
         let mut rig = Rig::new();
         rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
         rig.begin(&["a.scope"]);
-        rig.throttles.give_way(1);
+        rig.throttles.give_way(1, STEP, 1);
         assert_eq!(rig.follow(), Some(true));
         assert_eq!(rig.of_jobs(), [("a.scope".into(), 1, 1 << 20)]);
         assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [1]);
         // Who does what he may would do more.
         rig.goes("a.scope", 1.0);
         assert_eq!(rig.used(), Some(Use::Full));
-        rig.throttles.give_way(0);
+        rig.throttles.give_way(0, STEP, 2);
         assert_eq!(rig.follow(), Some(false));
-        assert_eq!(rig.of_jobs(), [("a.scope".into(), 400, 26_214_400)]);
+        assert_eq!(rig.of_jobs(), [("a.scope".into(), 200, 13_107_200)], "half of what was too much");
     }
 
     #[test]

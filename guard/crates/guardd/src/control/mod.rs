@@ -229,6 +229,7 @@ impl<F: Freezer> ControlLoop<F> {
             batch_share_now: &self.board.batch_share_now,
             guilty: &self.board.guilty,
             others_use: &self.board.others_use,
+            rotational: self.board.rotational,
             held_work: &self.board.held_work,
             used: self.limits.used(),
             jobs: self.node.jobs(&self.board.jobs),

@@ -92,7 +92,7 @@ metrics! {
     Gauge OPEN_READERS "beer_storage_open_readers" "Files open for reading."
     Gauge OPEN_WRITERS "beer_storage_open_writers" "Files open for writing."
     Gauge OVERLOADED "beer_storage_overloaded" "1 while the storage daemon takes no new files there (beer.overload)."
-    Gauge FILLED "beer_filesystem_filled" "1 while its clients fill its disk by themselves, and batch makes way."
+    Gauge FILLED "beer_filesystem_filled" "1 while its clients fill its disk: batch makes way there."
     Gauge QUARANTINED "beer_filesystem_quarantined" "1 while requests are stuck there and batch is not the reason."
     Gauge BATCH_SHARE "beer_filesystem_batch_ratio" "Share of the work on the device that is done for batch."
     Gauge DISK_UTILISATION "beer_disk_utilisation_ratio" "Share of the time in which the device had a request."

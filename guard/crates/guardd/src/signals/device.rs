@@ -30,6 +30,12 @@ pub(crate) fn whole_disk(sys: &Path, device: (u32, u32)) -> (u32, u32) {
     parent.as_deref().and_then(parse_device).unwrap_or(device)
 }
 
+/// Does the kernel say that it turns? Who has one arm serves one request at a time.
+pub(crate) fn rotational(sys: &Path, disk: (u32, u32)) -> bool {
+    let file = sys.join(format!("dev/block/{}:{}/queue/rotational", disk.0, disk.1));
+    disk.0 != 0 && std::fs::read_to_string(file).is_ok_and(|text| text.trim() == "1")
+}
+
 pub(crate) fn parse_device(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -66,5 +72,12 @@ mod tests {
         std::os::unix::fs::symlink(disk.join("vdb1"), sys.path().join("dev/block/254:17")).unwrap();
         assert_eq!(whole_disk(sys.path(), (254, 17)), (254, 16));
         assert_eq!(whole_disk(sys.path(), (254, 32)), (254, 32));
+        std::os::unix::fs::symlink(&disk, sys.path().join("dev/block/254:16")).unwrap();
+        std::fs::create_dir_all(disk.join("queue")).unwrap();
+        for (text, turns) in [("1\n", true), ("0\n", false), ("", false)] {
+            std::fs::write(disk.join("queue/rotational"), text).unwrap();
+            assert_eq!(rotational(sys.path(), (254, 16)), turns);
+        }
+        assert!(!rotational(sys.path(), (254, 32)) && !rotational(sys.path(), (0, 0)));
     }
 }

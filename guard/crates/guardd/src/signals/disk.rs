@@ -13,7 +13,7 @@ use policy::{Config, Hold};
 
 use super::condition::{Condition, Worst};
 use super::daemons::{Done, Work};
-use super::device::whole_disk;
+use super::device::{rotational, whole_disk};
 use super::{work, Board, Label, Reading, Sample, Signal, Traffic};
 use super::{BYTES_PER_REQUEST, HURRIED_NS, STALE_SECONDS, WORK_MIN};
 use crate::metrics::names;
@@ -138,6 +138,9 @@ impl Disk {
     fn tell_disks(&self, board: &mut Board) {
         board.disks.clear();
         board.disks.extend(self.entries.iter().map(|entry| entry.disk));
+        let turns = |entry: &Entry| rotational(&self.sys, entry.disk);
+        let known = self.entries.iter().take(128).enumerate();
+        board.rotational = known.fold(0, |all, (index, entry)| all | (u128::from(turns(entry)) << index));
         board.disks_version += 1;
         board.daemons.on_disks(&board.disks);
     }

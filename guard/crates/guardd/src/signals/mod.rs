@@ -96,6 +96,8 @@ pub struct Board {
     pub batch_share_now: Vec<f32>,
     /// The whole disk below each filesystem, as in `io.stat`, and what goes up when they are others.
     pub disks: Vec<(u32, u32)>,
+    /// Of which of them the kernel says that they turn, by filesystem, bit by index.
+    pub rotational: u128,
     /// See `disks`.
     pub disks_version: u64,
     /// What is mounted where there are filesystems of the storage daemon, as the watch thread found it, and what goes up with it.
@@ -151,6 +153,7 @@ impl Board {
             batch_share: Vec::new(),
             batch_share_now: Vec::new(),
             disks: Vec::new(),
+            rotational: 0,
             disks_version: 0,
             mounts: Arc::default(),
             mounts_version: 0,

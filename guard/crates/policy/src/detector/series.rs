@@ -338,8 +338,8 @@ impl SeriesDetector {
     /// Of the requests of this tick those in their slow end, and those usually there: as many as if they did not share their fate.
     pub(crate) fn slow_end(&self) -> SlowEnd {
         let alike = self.dependence().map_or(KINSHIP_ASSUMED, |known| known.min(MOST)) as f32;
-        let SlowEnd { requests, found, usual } = self.tick.slow_end;
-        SlowEnd { requests, found: found / alike, usual: usual / alike }
+        let SlowEnd { found, usual, .. } = self.tick.slow_end;
+        SlowEnd { found: found / alike, usual: usual / alike, ..self.tick.slow_end }
     }
 
     pub(crate) fn tick(&self) -> &Tick {

@@ -15,9 +15,11 @@ const SHARE_MIN: f32 = 0.002;
 pub struct SlowEnd {
     /// All of them.
     pub requests: f32,
-    /// In the slow end.
+    /// Those in the slow end.
+    pub slow: f32,
+    /// The same, as many as if they did not share their fate.
     pub found: f32,
-    /// How many would usually be.
+    /// How many of those would usually be.
     pub usual: f32,
 }
 
@@ -25,6 +27,7 @@ impl SlowEnd {
     /// And those of another series.
     pub fn add(&mut self, other: SlowEnd) {
         self.requests += other.requests;
+        self.slow += other.slow;
         self.found += other.found;
         self.usual += other.usual;
     }
@@ -77,7 +80,8 @@ impl Latencies {
     /// What requests of one bucket are; nothing before anything is known.
     pub fn judge(&self, bucket: usize, requests: u32) -> SlowEnd {
         let requests = requests as f32;
-        SlowEnd { requests, found: if bucket >= self.from { requests } else { 0.0 }, usual: self.usual * requests }
+        let slow = if bucket >= self.from { requests } else { 0.0 };
+        SlowEnd { requests, slow, found: slow, usual: self.usual * requests }
     }
 }
 
@@ -95,7 +99,7 @@ mod tests {
     }
 
     fn slow_end(requests: f32, found: f32, usual: f32) -> SlowEnd {
-        SlowEnd { requests, found, usual }
+        SlowEnd { requests, slow: found, found, usual }
     }
 
     #[test]

@@ -278,6 +278,8 @@ fn the_slow_end_shows_what_is_no_evidence_yet() {
     (node.factor, node.slow) = (1.0, 2);
     let (other, slow) = (slow_end(&mut node, 0, 60 * S), slow_end(&mut node, 1, 60 * S));
     assert!(slow.found > 20.0 * slow.usual && other.found < 3.0 * other.usual, "{slow:?} {other:?}");
+    // However much of their fate they share.
+    assert!(slow.slow > 0.9 * slow.requests && slow.slow >= slow.found, "{slow:?}");
 }
 
 #[test]

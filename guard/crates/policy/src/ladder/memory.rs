@@ -283,15 +283,18 @@ impl Memory {
 
     /// What those who are limited do, and what clients get beside them.
     pub fn note_limited(&mut self, inputs: &Inputs<'_>, now_ns: u64) {
-        let filesystems = inputs.filesystems.len();
-        self.throttles.of_living(&inputs.living, filesystems);
-        if let Some(before) = &mut self.before {
-            before.of_living(&inputs.living, filesystems);
-        }
+        let step = self.config.throttle_step;
+        self.filled_now = self.filled.note(inputs.filesystems, inputs.rotational, now_ns);
+        self.throttles.of_living(&inputs.living, inputs.filesystems.len());
         self.throttles.note_use(inputs.used, now_ns);
         self.throttles.note_strain(inputs.filesystems, now_ns);
-        self.filled_now = self.filled.note(inputs.filesystems, now_ns);
-        self.throttles.give_way(self.filled_now);
+        self.throttles.give_way(self.filled_now, step, now_ns);
+        if let Some(before) = &mut self.before {
+            before.of_living(&inputs.living, inputs.filesystems.len());
+            // Who is limited no more, for whatever reason, is not to be limited because he is innocent.
+            before.keep_those_of(&self.throttles);
+            before.give_way(self.filled_now, step, now_ns);
+        }
     }
 
     /// Somebody is about to get less: if that turns out to be for nothing, it is to be as it was.
@@ -309,10 +312,25 @@ impl Memory {
         About::filled(filesystem, self.filled.slow(filesystem))
     }
 
-    /// Clients fill the disk, and these take a part of it: until it has room again they get next to nothing.
-    pub fn make_way(&mut self, filesystem: u16, jobs: JobSet, now_ns: u64) {
-        self.throttles.begin(filesystem, jobs, self.config.throttle_step, now_ns);
-        self.throttles.give_way(self.filled_now);
+    /// Clients fill the disk, and these do this part of its work: until it has room again they get next to nothing. That is so whoever
+    /// is guilty of what.
+    pub fn make_way(&mut self, filesystem: u16, jobs: JobSet, part: f32, now_ns: u64) {
+        let (filled, step) = (self.filled_now, self.config.throttle_step);
+        if self.throttles.of(filesystem).is_none() {
+            self.filled.make_way(filesystem, part, now_ns);
+        }
+        for throttles in self.before.iter_mut().chain([&mut self.throttles]) {
+            throttles.make_way(filesystem, jobs, now_ns);
+            throttles.give_way(filled, step, now_ns);
+        }
+        self.admitting |= self.state == NodeState::Open;
+    }
+
+    /// Clients had nothing of it: it is as before, and not tried again for a while.
+    pub fn end_in_vain(&mut self, now_ns: u64) -> Option<u16> {
+        let filesystem = self.filled.in_vain(now_ns)?;
+        self.give_up_limits(filesystem, now_ns);
+        Some(filesystem)
     }
 
     /// May anybody be limited there?
@@ -327,6 +345,9 @@ impl Memory {
     /// Limits do harm there: nobody is limited on it for a while.
     pub fn give_up_limits(&mut self, filesystem: u16, now_ns: u64) {
         self.throttles.end(filesystem);
+        if let Some(before) = &mut self.before {
+            before.end(filesystem);
+        }
         if let Some(until_ns) = self.free_until_ns.get_mut(usize::from(filesystem)) {
             *until_ns = now_ns.saturating_add(self.config.innocent_backoff_ns);
         }
@@ -531,8 +552,8 @@ impl Memory {
         if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {
             self.misjudged = 0;
         }
-        if cause == Cause::Calm && !precaution {
-            // It helped: who is limited for it is so rightly.
+        if precaution || cause == Cause::Calm {
+            // It helped: who is limited for it is so rightly. A precaution limits nobody.
             self.forget_before();
         }
         if !precaution {

@@ -82,6 +82,8 @@ pub struct Inputs<'a> {
     pub batch_share_now: &'a [f32],
     /// Who did nearly all of batch's work on the device of each filesystem just now; `None` or a shorter slice = unknown.
     pub guilty: &'a [Option<JobSet>],
+    /// The filesystems on disks that turn, bit by index.
+    pub rotational: u128,
     /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
     pub others_use: &'a [bool],
     /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.

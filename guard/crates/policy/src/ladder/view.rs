@@ -5,12 +5,13 @@ use super::memory::{Memory, FILESYSTEMS};
 use super::{Events, Inputs};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
+use crate::filled::TAKEN;
 use crate::gauge::{GaugeState, GaugeVerdict, Then};
 use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use crate::squeeze::Resource;
-use intf::segment::{Kind, SeriesId};
+use intf::segment::SeriesId;
 
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
 const SLACK_TO_OPEN: f64 = 0.2;
@@ -91,8 +92,7 @@ impl About {
     /// So many requests are slow on a disk that clients fill by themselves.
     pub fn filled(filesystem: u16, (slow, limit): (f32, f32)) -> About {
         let measure = Measure { value: f64::from(slow), limit: f64::from(limit), unit: Unit::Share };
-        let series = Some(SeriesId { filesystem, kind: Kind::STORAGE_READ });
-        About { filesystem: Some(filesystem), series, measure: Some(measure), ..About::default() }
+        About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
     }
 
     /// It touches this one for the growth of his memory.
@@ -181,8 +181,8 @@ pub(super) struct View {
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
     /// A disk that clients fill by themselves, and of which batch takes a part; and which jobs do that, if not through the storage
-    /// daemons.
-    pub taken: Option<(u16, JobSet)>,
+    /// daemons; and that part.
+    pub taken: Option<(u16, JobSet, f32)>,
     /// And what those had written who stand still is still on its way there.
     pub held_work: bool,
 }
@@ -379,17 +379,19 @@ impl View {
 }
 
 /// Of the disks that clients fill by themselves one of which batch takes a part, beside those who are limited there.
-fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobSet)> {
+fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobSet, f32)> {
     let mut filled = memory.filled_now;
     while filled != 0 {
         let index = filled.trailing_zeros() as usize;
         filled &= filled - 1;
-        let share = inputs.batch_share_now.get(index).map_or(0.0, |share| f64::from(*share));
+        let part = inputs.batch_share_now.get(index).copied().unwrap_or_default();
         let filesystem = u16::try_from(index).ok()?;
-        if share >= memory.config.batch_share_guilty && memory.may_limit(filesystem, now_ns) {
+        let may = memory.may_limit(filesystem, now_ns) && memory.throttles.has_room(filesystem);
+        // A comparison with NaN is false: an unknown part is none.
+        if part >= TAKEN && may {
             let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
             if memory.throttles.of(filesystem).is_none_or(|throttle| !throttle.may_be(&jobs)) {
-                return Some((filesystem, jobs));
+                return Some((filesystem, jobs, part));
             }
         }
     }

@@ -125,6 +125,7 @@ impl Model {
             batch_share_now: &share,
             guilty: &[],
             others_use: &[],
+            rotational: 0,
             held_work: &[],
             used: &[],
             jobs: Some(4),

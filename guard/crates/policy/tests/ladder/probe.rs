@@ -155,6 +155,7 @@ impl Disks {
             batch_share_now: &[share, 0.0],
             guilty: &[guilty, None],
             others_use: &[false, true],
+            rotational: 0,
             held_work: &[false, false],
             used: &[],
             jobs: Some(3),

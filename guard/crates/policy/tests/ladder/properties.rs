@@ -85,7 +85,7 @@ fn set(steps: &mut Steps, spell: &Spell) {
         steps.filesystems[i].batch_in_flight = spell.batch_in_flight;
         steps.filesystems[i].storage_in_flight = spell.clients;
         let slow = if spell.clients > 0 { 1.0 } else { 0.02 };
-        steps.filesystems[i].slow_end = SlowEnd { requests: 1.0, found: slow, usual: 0.02 };
+        steps.filesystems[i].slow_end = SlowEnd { requests: 1.0, slow, found: slow, usual: 0.02 };
         steps.batch_share[i] = spell.share;
         steps.batch_share_now[i] = spell.share;
     }

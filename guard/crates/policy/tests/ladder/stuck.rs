@@ -82,6 +82,7 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
         batch_share_now: &[],
         guilty: &[],
         others_use: &[],
+        rotational: 0,
         held_work: &[],
         used: &[],
         jobs: None,

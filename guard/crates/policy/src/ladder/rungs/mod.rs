@@ -77,8 +77,8 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
 /// and it is no matter of guilt.
 fn make_way(memory: &mut Memory, view: &View) -> Option<Transition> {
     let (filesystem, jobs) = match view.taken.filter(|_| !memory.config.dry_run) {
-        Some((filesystem, jobs)) => {
-            memory.make_way(filesystem, jobs, view.now_ns);
+        Some((filesystem, jobs, part)) => {
+            memory.make_way(filesystem, jobs, part, view.now_ns);
             memory.throttles.given_way()
         }
         // Or those who do it are limited already.

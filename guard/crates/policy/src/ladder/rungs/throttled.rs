@@ -25,11 +25,28 @@ impl Rung for Throttled {
         let healthy = view.healthy_for_ns.is_some_and(|healthy_ns| healthy_ns >= view.dwell_ns);
         let all_run = !memory.stages.hold().any();
         memory.admitting = view.against.is_none() && (memory.admitting || (healthy && all_run));
+        if let Some(transition) = in_vain(memory, view) {
+            return Some(transition);
+        }
         match of_the_limited(view, memory) {
-            Some((about, filesystem)) => make_room(memory, view).or_else(|| cut(about, filesystem, memory, view)),
+            Some((about, filesystem)) => make_room(memory, view)
+                .or_else(|| cut(about, filesystem, memory, view))
+                .or_else(|| make_way(memory, view)),
             None => escalate(memory, view).or_else(|| make_way(memory, view)).or_else(|| ease(memory, view)),
         }
     }
+}
+
+/// Clients have nothing of it that batch made way on a disk. Said where nobody else is limited.
+fn in_vain(memory: &mut Memory, view: &View) -> Option<Transition> {
+    let filesystem = memory.end_in_vain(view.now_ns)?;
+    let about = memory.filled_by(filesystem);
+    memory.throttles.is_empty().then(|| lift(Cause::BatchInnocent, about, memory))
+}
+
+fn lift(cause: Cause, about: About, memory: &Memory) -> Transition {
+    let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
+    Transition { to, deed: Deed::Lift, hold: Hold::Nobody, ..freeze(cause, about) }
 }
 
 /// Evidence that does not call for a freeze at once: weak, on a disk that batch uses, and on which it is limited.
@@ -75,7 +92,5 @@ fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
         }
         None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
-    let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
-    let lift = Transition { to, deed: Deed::Lift, hold: Hold::Nobody, ..freeze(Cause::ThrottleOver, About::default()) };
-    memory.throttles.is_empty().then_some(lift)
+    memory.throttles.is_empty().then(|| lift(Cause::ThrottleOver, About::default(), memory))
 }
