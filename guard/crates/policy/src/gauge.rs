@@ -33,14 +33,25 @@ pub const PROBE_ROOT: &str = "probe.root.seconds";
 pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
 
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 23] = [
+pub const SOURCES: [Source; 30] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
+    source("storage.pressure.cpu.full", Unit::Share, "time in which all storage tasks waited for CPU, over 10 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
     source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
     source("storage.pressure.memory.some", Unit::Share, "time in which some storage task waited for memory, over 10 s"),
     source("storage.pressure.memory.full", Unit::Share, "time in which all storage tasks waited for memory, over 10 s"),
     source("storage.memory.ooms", Unit::Count, "storage tasks killed for want of memory since the last look"),
     source("storage.memory.low", Unit::Count, "times that memory below MemoryLow was reclaimed since the last look"),
+    source(
+        "storage.memory.reclaimed",
+        Unit::Count,
+        "bytes that the kernel took from the storage services since the last look, page cache for the most part",
+    ),
+    source(
+        "storage.memory.refaulted",
+        Unit::Count,
+        "bytes of those that the storage services had to read again since the last look",
+    ),
     source("storage.memory.swap", Unit::Count, "bytes of the storage services in swap"),
     source(
         "storage.disk.await",
@@ -57,6 +68,10 @@ pub const SOURCES: [Source; 23] = [
         Unit::Count,
         "threads of storage services that did not run between two looks, in D state",
     ),
+    source("host.pressure.cpu.some", Unit::Share, "time in which some task waited for CPU, over 10 s"),
+    source("host.pressure.io.some", Unit::Share, "time in which some task waited for I/O, over 10 s"),
+    source("host.pressure.io.full", Unit::Share, "time in which all tasks waited for I/O, over 10 s"),
+    source("host.pressure.memory.some", Unit::Share, "time in which some task waited for memory, over 10 s"),
     source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 10 s"),
     source("host.load", Unit::Count, "load average over a minute, per CPU"),
     source("network.receive", Unit::Share, "received by the storage interface, against its speed"),
@@ -320,7 +335,7 @@ mod tests {
             assert_eq!(source_of(source.name), Some(place));
         }
         let of_memory = SOURCES.iter().filter(|source| source.is_of_memory()).count();
-        assert_eq!((of_memory, judge().verdict.of_memory), (7, true));
+        assert_eq!((of_memory, judge().verdict.of_memory), (10, true));
         assert_eq!(source_of("storage"), None);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of the storage services: what was taken from them although they were to keep it, what of them is in swap, and who of
-//! them was killed for want of it; and batch's, against its limit (kernel, cgroup-v2.rst, memory controller).
+//! Memory of the storage services: what the kernel took from them, what of that they had to read again, what it took although they were
+//! to keep it, what of them is in swap, and who of them was killed for want of it; and batch's, against its limit (kernel, cgroup-v2.rst, memory controller).
 
 use kernfs::KernFile;
 use policy::Config;
@@ -8,17 +8,42 @@ use policy::Config;
 use super::Source;
 use crate::shared::Shared;
 
-/// A number of `memory.events` that only grows.
-struct Event {
+/// Of numbers that only grow: the sum of some of them.
+struct Count {
     gauge: &'static str,
-    key: &'static str,
+    /// With the blank behind them.
+    keys: &'static [&'static str],
+    unit: f64,
     before: Option<u64>,
+}
+
+impl Count {
+    const fn new(gauge: &'static str, keys: &'static [&'static str], unit: f64) -> Count {
+        Count { gauge, keys, unit, before: None }
+    }
+
+    /// A damaged text is no value, and not absence.
+    fn follow(&mut self, text: Option<&str>, now_ns: u64, shared: &Shared) {
+        let of =
+            |text: &str, key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
+        let sum = |text: &str| self.keys.iter().try_fold(0_u64, |sum, key| Some(sum.saturating_add(of(text, key)?)));
+        let Some(sum) = text.map(sum) else {
+            shared.gauges.put(self.gauge, None, now_ns);
+            return;
+        };
+        let Some(sum) = sum else { return };
+        let since = sum.saturating_sub(self.before.unwrap_or(sum));
+        self.before = Some(sum);
+        shared.gauges.put(self.gauge, Some(since as f64 * self.unit), now_ns);
+    }
 }
 
 /// The source.
 pub struct Memory {
     events: KernFile,
-    counted: [Event; 2],
+    stat: KernFile,
+    events_counted: [Count; 2],
+    stat_counted: [Count; 2],
     swap: KernFile,
     batch: KernFile,
     limit: KernFile,
@@ -29,10 +54,18 @@ impl Memory {
     pub fn new(config: &Config) -> Self {
         let storage = config.paths.cgroup.join(&config.paths.storage_slice);
         let batch = config.paths.cgroup.join(&config.paths.batch_slice);
-        let event = |gauge, key| Event { gauge, key, before: None };
+        let page = rustix::param::page_size() as f64;
         Memory {
             events: KernFile::new(storage.join("memory.events")),
-            counted: [event("storage.memory.low", "low "), event("storage.memory.ooms", "oom_kill ")],
+            stat: KernFile::new(storage.join("memory.stat")),
+            events_counted: [
+                Count::new("storage.memory.low", &["low "], 1.0),
+                Count::new("storage.memory.ooms", &["oom_kill "], 1.0),
+            ],
+            stat_counted: [
+                Count::new("storage.memory.reclaimed", &["pgsteal "], page),
+                Count::new("storage.memory.refaulted", &["workingset_refault_anon ", "workingset_refault_file "], page),
+            ],
             swap: KernFile::new(storage.join("memory.swap.current")),
             batch: KernFile::new(batch.join("memory.current")),
             limit: KernFile::new(batch.join("memory.max")),
@@ -54,18 +87,10 @@ fn number(file: &mut KernFile) -> Option<Option<f64>> {
 impl Source for Memory {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         if let Ok(text) = self.events.read() {
-            for Event { gauge, key, before } in &mut self.counted {
-                let count =
-                    |text: &str| text.lines().find_map(|line| line.strip_prefix(*key)?.trim().parse::<u64>().ok());
-                let Some(count) = text.map(count) else {
-                    shared.gauges.put(gauge, None, now_ns);
-                    continue;
-                };
-                let Some(count) = count else { continue };
-                let since = count.saturating_sub(before.unwrap_or(count));
-                *before = Some(count);
-                shared.gauges.put(gauge, Some(since as f64), now_ns);
-            }
+            self.events_counted.iter_mut().for_each(|count| count.follow(text, now_ns, shared));
+        }
+        if let Ok(text) = self.stat.read() {
+            self.stat_counted.iter_mut().for_each(|count| count.follow(text, now_ns, shared));
         }
         if let Some(swapped) = number(&mut self.swap) {
             shared.gauges.put("storage.memory.swap", swapped, now_ns);
@@ -109,5 +134,30 @@ mod tests {
         }
         write("beer.slice/memory.max", "max\n");
         assert_eq!(read(4)[3], Reading::Absent);
+    }
+
+    #[test]
+    fn what_was_taken_and_what_had_to_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("[paths]\ncgroup = \"{}\"\n", folder.path().display());
+        let mut source = Memory::new(&Config::parse("test", &config).unwrap());
+        let shared = Shared::default();
+        std::fs::create_dir(folder.path().join("storage.slice")).unwrap();
+        let page = rustix::param::page_size() as f64;
+        let mut read = |text: &str| {
+            std::fs::write(folder.path().join("storage.slice/memory.stat"), text).unwrap();
+            source.read(3, &shared);
+            ["storage.memory.reclaimed", "storage.memory.refaulted"]
+                .map(|name| shared.gauges.read(source_of(name).unwrap(), 1))
+        };
+        let stat = |steal: u64, anon: u64, file: u64| {
+            format!(
+                "anon 1\npgsteal {steal}\npgsteal_kswapd 9\nworkingset_refault_anon {anon}\n\
+                 workingset_refault_file {file}\n"
+            )
+        };
+        assert_eq!(read(&stat(7, 1, 2)), [Reading::Value(0.0, 3); 2]);
+        assert_eq!(read(&stat(17, 2, 4)), [Reading::Value(10.0 * page, 3), Reading::Value(3.0 * page, 3)]);
+        assert_eq!(read("anon 1\n"), [Reading::Value(10.0 * page, 3), Reading::Value(3.0 * page, 3)], "damaged");
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pressure stall information of the storage services, and of the host's memory, over the last 10 s (kernel, accounting/psi.rst).
+//! Pressure stall information of the storage services and of the host, over the last 10 s (kernel, accounting/psi.rst; that all tasks of
+//! a host wait for CPU cannot be).
 //! A kernel without it (EL9 needs `psi=1`) or a node without the slice has none.
 
 use kernfs::psi::{Pressure, PressureFile, Resource};
@@ -24,14 +25,20 @@ impl PressureOfStorage {
         let storage = |name, resource, pick| Gauge { name, file: PressureFile::of_cgroup(&slice, resource), pick };
         let some: fn(&Pressure) -> f64 = |pressure| pressure.some_avg10;
         let full: fn(&Pressure) -> f64 = |pressure| pressure.full_avg10;
-        let host = PressureFile::of_host(&config.paths.proc, Resource::Memory);
+        let host =
+            |name, resource, pick| Gauge { name, file: PressureFile::of_host(&config.paths.proc, resource), pick };
         PressureOfStorage(vec![
             storage("storage.pressure.cpu.some", Resource::Cpu, some),
+            storage("storage.pressure.cpu.full", Resource::Cpu, full),
             storage("storage.pressure.io.some", Resource::Io, some),
             storage("storage.pressure.io.full", Resource::Io, full),
             storage("storage.pressure.memory.some", Resource::Memory, some),
             storage("storage.pressure.memory.full", Resource::Memory, full),
-            Gauge { name: "host.pressure.memory.full", file: host, pick: full },
+            host("host.pressure.cpu.some", Resource::Cpu, some),
+            host("host.pressure.io.some", Resource::Io, some),
+            host("host.pressure.io.full", Resource::Io, full),
+            host("host.pressure.memory.some", Resource::Memory, some),
+            host("host.pressure.memory.full", Resource::Memory, full),
         ])
     }
 }
@@ -64,6 +71,8 @@ mod tests {
         };
         std::fs::write(path("storage.slice/memory.pressure"), text(25.0, 12.5)).unwrap();
         std::fs::write(path("storage.slice/io.pressure"), "damaged").unwrap();
+        std::fs::write(path("proc/pressure/cpu"), text(50.0, 0.0)).unwrap();
+        std::fs::write(path("proc/pressure/io"), text(75.0, 62.5)).unwrap();
         let root = folder.path().display();
         let config = format!("[paths]\ncgroup = \"{root}\"\nproc = \"{root}/proc\"\n");
         let mut source = PressureOfStorage::new(&Config::parse("test", &config).unwrap());
@@ -73,6 +82,11 @@ mod tests {
         assert_eq!(read("storage.pressure.memory.some"), Reading::Value(0.25, 9));
         assert_eq!(read("storage.pressure.memory.full"), Reading::Value(0.125, 9));
         assert_eq!(read("storage.pressure.io.full"), Reading::Missing(1), "a damaged file is no value and not absence");
-        assert_eq!(read("host.pressure.memory.full"), Reading::Absent);
+        assert_eq!(read("host.pressure.cpu.some"), Reading::Value(0.5, 9));
+        assert_eq!(read("host.pressure.io.some"), Reading::Value(0.75, 9));
+        assert_eq!(read("host.pressure.io.full"), Reading::Value(0.625, 9));
+        for name in ["host.pressure.memory.some", "host.pressure.memory.full", "storage.pressure.cpu.full"] {
+            assert_eq!(read(name), Reading::Absent, "{name}");
+        }
     }
 }

@@ -280,3 +280,45 @@ fn a_disk_that_vanishes_is_told_and_what_comes_in_its_place_begins_anew() {
     rig.read(105);
     assert_eq!(rig.board.disks, [(8, 16)]);
 }
+
+/// As `sd.c` numbers them: sixteen disks to a major number.
+fn disk_of_many(index: u32) -> (u32, u32) {
+    ([8, 65, 66, 67, 68, 69][index as usize / 16], index % 16 * 16)
+}
+
+#[test]
+fn each_of_96_disks_is_judged_by_what_is_done_there() {
+    const GUILTY: u32 = 57;
+    let mut rig = Rig::new();
+    let filesystem = rig.board.filesystems[0].clone();
+    rig.board.filesystems = (0..96)
+        .map(|index| {
+            let (major, minor) = disk_of_many(index);
+            intf::segment::Filesystem { path: format!("/data/{index:02}"), major, minor, ..filesystem.clone() }
+        })
+        .collect();
+    (rig.board.batch_share, rig.board.batch_share_now) = (vec![f32::NAN; 96], vec![f32::NAN; 96]);
+    rig.board.daemons.restart(96);
+    let write = |rig: &Rig, round: u64, gone: Option<u32>| {
+        let there = (0..96).filter(|index| Some(*index) != gone);
+        let (mut stats, mut io) = (String::new(), String::new());
+        for index in there {
+            let (major, minor) = disk_of_many(index);
+            let (all, batch) = (100 * round, if index == GUILTY { 30 * round } else { 0 });
+            stats += &format!("   {major}       {minor} sd{index} {all} 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n");
+            io += &format!("{major}:{minor} rbytes=0 wbytes=0 rios={batch} wios=0 dbytes=0 dios=0\n");
+        }
+        rig.stats(&stats);
+        rig.io(&io);
+    };
+    for round in 1..=2 {
+        write(&rig, round, None);
+        assert_eq!(rig.read(99 + round).0, Reading::Value);
+    }
+    let expected = |index| if index == GUILTY { 0.3 } else { 0.0 };
+    assert_eq!(rig.board.batch_share_now, (0..96).map(expected).collect::<Vec<_>>());
+    // The last one is pulled out: the others are as before.
+    write(&rig, 3, Some(95));
+    assert_eq!((rig.read(102).0, rig.board.gone), (Reading::Value, 1 << 95));
+    assert_eq!(rig.board.batch_share_now[..95], (0..95).map(expected).collect::<Vec<_>>());
+}
