@@ -89,11 +89,21 @@ class Isolation:
         self._story.say(f"{DISK}: {capacity['requests_per_s']:.0f} requests/s; load {rate:.0f}/s")
         session.start_sampler(2 * options.pairs * len(measures) * (options.seconds + QUIET_SECONDS))
         session.drop_caches()
-        segments = [segment for measure in measures for segment in self._pairs(measure, rate)]
+        segments: list[dict[str, Any]] = []
+        missing = []
+        for measure in measures:
+            try:
+                segments += self._pairs(measure, rate)
+            except BenchmarkError as error:
+                # What was measured by then is not lost with it.
+                if not segments:
+                    raise
+                missing.append(f"{measure}: {error}")
         data = {"segments": segments, "capacity": capacity, "rate": rate, "disk": DISK, "device": device}
         data |= session.collect()
         parameters = {key: value for key, value in vars(options).items() if key not in ("call", "out", "name")}
         record = Record("isolation", parameters, facts, data)
+        record.missing += missing
         if options.pairs < 5:
             record.missing.append(f"{options.pairs} pairs only: no bound holds with 95 %")
         record.save(session.out)
