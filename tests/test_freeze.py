@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import JOBS, Guard
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, disk_requests, report_of
+from support import StorageUser, assert_one_run, disk_requests, figures, report_of
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
@@ -29,7 +30,8 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     scope = batch.wait_until_ready(hog, timeout=240)
     storage.start(rate=RATE, duration=400, disks=("/data/01",))
     guard.wait_until_learned(timeout=240)
-    batch.signal(scope)
+    time_of, began = clock.measure(node), time.time()
+    struck = batch.signal(scope)
     wait_until(guard.frozen, 120, "the hog is frozen", explain=guard.why)
 
     # while frozen: nothing runs, nothing starts, HTCondor still sees a running job
@@ -43,7 +45,8 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     assert all(status == IDLE for frozen, status in frozen_states if frozen)
 
     # the storage load ends and so does the reason for the freeze
-    storage.stop()
+    seen = storage.stop().due_between(began, time.time())
+    figures("a hog until storage rests", {"attacked": seen}, guard, time_of, struck, {"hog": scope})
     wait_until(lambda: not guard.frozen(), 180, "batch is thawed", explain=guard.why)
     report = report_of(hog, timeout=400)
     assert report["ok"] is True

@@ -12,7 +12,7 @@ from beerbench.timeline.decisions import Decision
 from beerbench.timeline.requests import OK
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, limits_of_disks, report_of
+from support import StorageUser, assert_one_run, figures, limits_of_disks, report_of
 
 STUCK_DISK = "/data/02"
 
@@ -124,7 +124,9 @@ def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage
     """The guard sees the new generation, counts no phantom breach, and carries on."""
     guard.wait_for_state("open", timeout=120)
     storage.start(rate=40, duration=240)
-    wait_until(lambda: requests_counted(guard) > 100, 60, "requests are counted")
+    began = time.time()
+    wait_until(lambda: requests_counted(guard) > 300, 60, "requests are counted")
+    killed = time.time()
     node.execute("systemctl kill -s KILL xrootd@beer", timeout=60)
     node.execute("systemctl restart xrootd@beer", timeout=120)
     node.wait_for_unit("xrootd@beer.service")
@@ -132,7 +134,9 @@ def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage
     before = requests_counted(guard)
     wait_until(lambda: requests_counted(guard) > before + 100, 120, "requests are counted again", explain=guard.why)
     wait_until(lambda: time.time() > restarted + 30, 60, "the client had time to find the server again", interval=1)
-    late = storage.stop().due_between(restarted + 20, restarted + 30)
+    samples = storage.stop()
+    late = samples.due_between(restarted + 20, restarted + 30)
+    figures("XRootD is killed", {"alone": samples.due_between(began, killed), "20 s after its return": late}, guard)
     assert late.count(OK) / len(late) > 0.9, "the client did not find the server again"
 
     actions = [record.action for record in guard.decisions()]
