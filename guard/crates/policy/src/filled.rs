@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which disks storage's clients fill: somebody of them waits there all the time, and many of their requests are as slow as usually
-//! only the slowest fiftieth. A disk with one arm that is never idle has nothing to give away: whatever batch does there is taken from
+//! only the slowest fiftieth, or slower than they were promised. A disk with one arm that is never idle has nothing to give away: whatever batch does there is taken from
 //! them, however little of it shows in a single request, because each of them is slow as it is.
 //!
 //! Only of disks that turn: a solid-state disk has always something in flight, and much to spare. And slow requests with idle time in

@@ -251,7 +251,12 @@ impl SeriesDetector {
         if baseline.ready() {
             self.tick.shape += count * f64::from(evidence.completed(bucket, class));
         }
-        self.tick.slow_end.add(baseline.slow_end(bucket, requests));
+        let mut slow_end = baseline.slow_end(bucket, requests);
+        if over {
+            // Also before it is known what is usual.
+            slow_end.slow = slow_end.requests;
+        }
+        self.tick.slow_end.add(slow_end);
         baseline.collect(bucket, class, requests);
     }
 

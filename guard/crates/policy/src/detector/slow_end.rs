@@ -15,9 +15,9 @@ const SHARE_MIN: f32 = 0.002;
 pub struct SlowEnd {
     /// All of them.
     pub requests: f32,
-    /// Those in the slow end.
+    /// Those in the slow end, or slower than was promised.
     pub slow: f32,
-    /// The same, as many as if they did not share their fate.
+    /// Those in the slow end, as many as if they did not share their fate.
     pub found: f32,
     /// How many of those would usually be.
     pub usual: f32,

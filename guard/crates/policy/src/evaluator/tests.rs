@@ -266,6 +266,10 @@ fn the_slow_end_shows_what_is_no_evidence_yet() {
     let mut node = Node::new(2);
     node.run(120 * S);
     assert_eq!(slow_end(&mut node, 0, 2 * S).found, 0.0, "nothing to compare with");
+    let mut unknown = Node::new(1);
+    unknown.factor = 100.0;
+    let slow = slow_end(&mut unknown, 0, 5 * S);
+    assert!(slow.found == 0.0 && slow.slow > 0.5 * slow.requests, "what was promised is known: {slow:?}");
     node.run(480 * S);
     node.acting = true;
     let usual = slow_end(&mut node, 0, 300 * S);
