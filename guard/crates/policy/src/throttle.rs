@@ -873,7 +873,7 @@ mod tests {
         throttles.end(4);
         throttles.begin(5, jobs(&[3]), STEP, 2 * S);
         before.keep_those_of(&throttles);
-        throttles.give_back(1 << 3 | 1 << 4 | 1 << 5, &before);
+        throttles.give_back(0b11_1000, &before);
         assert_eq!((share(&throttles), throttles.iter().count()), (STEP, 1));
     }
 
