@@ -107,6 +107,7 @@ def wait_until_learned(guard: Guard, neighbours: Neighbours) -> None:
     since = time.time()
     try:
         guard.wait_until_learned(timeout=240)
+        print(f"the guard knew what is usual after {time.time() - since:.0f} s")
     except BenchmarkError:
         assert_undisturbed(neighbours, since, time.time())
         raise

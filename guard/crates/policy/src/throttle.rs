@@ -10,8 +10,8 @@
 //! Before evidence comes strain ([`crate::strain`]): they get more only while clients have hardly more slow requests than usual, and
 //! half when those have half as many again. So the share settles where clients do not notice it, and not where they break.
 //!
-//! Where clients fill a disk by themselves ([`crate::filled`]) nothing of the kind shows: there they get next to nothing until it has
-//! room again, and then what they had.
+//! Where clients fill a disk ([`crate::filled`]) nothing of the kind shows: there they get next to nothing until it has room again,
+//! and then half of what they had.
 //!
 //! That it was calm says something only while they used all that they were left: who rests keeps his limit, and begins with it
 //! when he comes back. It ends when nobody has come up against it for long, or with those whom it is for.
@@ -94,7 +94,7 @@ pub struct Throttle {
     backed_off: bool,
     /// What clients notice of this share.
     strain: Strain,
-    /// Clients fill the disk by themselves: next to nothing of the share is given.
+    /// Clients fill the disk: next to nothing of the share is given.
     filled: bool,
     /// Nobody has been told yet.
     untold: bool,
