@@ -34,6 +34,10 @@ pub const TAKEN: f32 = 0.05;
 const TRIAL_NS: u64 = 15_000_000_000;
 const SHOWS: f32 = 0.25;
 const MEASURABLE: f32 = 0.2;
+/// In vain: it is tried again after so long, and after twice as long each time.
+const AGAIN_NS: u64 = 60_000_000_000;
+const AGAIN_MAX_NS: u64 = 3_600_000_000_000;
+const DOUBLINGS: u32 = 6;
 
 /// Batch has made way: what clients got done before.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,9 @@ struct Disk {
     wanted_ns: u64,
     ended_ns: Option<u64>,
     trial: Option<Trial>,
+    /// It was in vain so often; not tried again before then.
+    in_vain: u32,
+    not_before_ns: u64,
 }
 
 impl Disk {
@@ -126,6 +133,20 @@ impl Filled {
         (self.disks.get(usize::from(filesystem)).and_then(Disk::slow).unwrap_or_default(), SLOW.0)
     }
 
+    /// May batch be asked to make way there? Not for a while after that was in vain.
+    pub fn may_ask(&self, filesystem: u16, now_ns: u64) -> bool {
+        self.disks.get(usize::from(filesystem)).is_some_and(|disk| now_ns >= disk.not_before_ns)
+    }
+
+    /// Nobody makes way there any more, or for another reason.
+    pub fn end_trials(&mut self, others_than: u128) {
+        for (index, disk) in self.disks.iter_mut().enumerate().filter(|(_, disk)| disk.trial.is_some()) {
+            if !contains(others_than, index) {
+                disk.trial = None;
+            }
+        }
+    }
+
     /// Batch is to leave this part of the disk's work to them.
     pub fn make_way(&mut self, filesystem: u16, part: f32, now_ns: u64) {
         if let Some(disk) = self.disks.get_mut(usize::from(filesystem)).filter(|_| part >= MEASURABLE) {
@@ -141,7 +162,11 @@ impl Filled {
             };
             disk.trial = None;
             let more = disk.requests >= trial.requests * (1.0 + SHOWS * trial.part);
-            if disk.room_ns.is_none() && !more {
+            if disk.room_ns.is_some() || more {
+                disk.in_vain = 0;
+            } else {
+                disk.not_before_ns = now_ns.saturating_add((AGAIN_NS << disk.in_vain).min(AGAIN_MAX_NS));
+                disk.in_vain = (disk.in_vain + 1).min(DOUBLINGS);
                 return u16::try_from(index).ok();
             }
         }
@@ -256,6 +281,14 @@ mod tests {
             assert_eq!(rig.filled.in_vain(rig.now_ns), None);
             rig.run(busy, 0.9, 1.0);
             assert_eq!((rig.filled.in_vain(rig.now_ns), rig.filled.in_vain(rig.now_ns)), (in_vain, None));
+            // It is tried again, later each time; on other disks nothing is known.
+            let may = |rig: &Rig, seconds: u64| rig.filled.may_ask(0, rig.now_ns + seconds * 1_000_000_000);
+            assert_eq!((may(&rig, 59), may(&rig, 60)), (in_vain.is_none(), true));
+            assert!(rig.filled.may_ask(1, rig.now_ns) && !rig.filled.may_ask(96, rig.now_ns));
+            rig.filled.make_way(0, part, rig.now_ns);
+            rig.filled.end_trials(0b10);
+            rig.run(busy, 0.9, 20.0);
+            assert_eq!(rig.filled.in_vain(rig.now_ns), None, "who made way has gone");
         }
     }
 }

@@ -148,6 +148,11 @@ impl Throttles {
         self.iter().fold(JobSet::default(), |jobs, throttle| jobs.or(&throttle.jobs))
     }
 
+    /// On which filesystems, bit by index.
+    pub fn filesystems(&self) -> u128 {
+        self.iter().fold(0, |all, throttle| all | 1u128.checked_shl(u32::from(throttle.filesystem)).unwrap_or(0))
+    }
+
     /// Of one filesystem.
     pub fn of(&self, filesystem: u16) -> Option<&Throttle> {
         self.iter().find(|throttle| throttle.filesystem == filesystem)
@@ -200,8 +205,10 @@ impl Throttles {
 
     /// They stand still for it: half of what they had when they run again.
     pub fn halve(&mut self, filesystem: u16, step: f32, now_ns: u64) {
-        if let Some(throttle) = self.of_mut(filesystem).filter(|throttle| !throttle.filled) {
-            throttle.halve(LEAST * step, now_ns);
+        match self.of_mut(filesystem) {
+            Some(throttle) if throttle.filled => throttle.cut_ns = Some(now_ns),
+            Some(throttle) => throttle.halve(LEAST * step, now_ns),
+            None => {}
         }
     }
 
@@ -236,6 +243,8 @@ impl Throttles {
             let now = contains(filled, usize::from(throttle.filesystem));
             if now && !throttle.filled {
                 throttle.untold = true;
+                // Also of who was worth no limit until now it is to be known what he does.
+                throttle.cut_ns = Some(now_ns);
                 if throttle.using != Use::Little {
                     throttle.was_too_much();
                     throttle.set((throttle.share / 2.0).max(LEAST * step), now_ns);
@@ -321,7 +330,7 @@ impl Throttles {
 
     /// Is there something left to cut on this filesystem?
     pub fn can_cut(&self, filesystem: u16, step: f32) -> bool {
-        self.of(filesystem).is_some_and(|throttle| throttle.share > LEAST * step)
+        self.of(filesystem).is_some_and(|throttle| !throttle.filled && throttle.share > LEAST * step)
     }
 
     /// How often cuts have not helped on this filesystem.
@@ -858,7 +867,12 @@ mod tests {
         assert_eq!((throttles.given_way(), throttles.of(40).map(|throttle| throttle.given())), (None, Some(0.0)));
         // Of nothing nothing can be taken, nor is it learned what is too much.
         assert_eq!(throttles.cut(40, STEP, S, 60 * S), Cut::Lately);
+        assert!(!throttles.can_cut(40, STEP) && throttles.filesystems() == (1 << 3) | (1 << 40));
+        // But it is looked who else does something there, when they are caught again.
+        throttles.ease(S, STEP, 2 * S, 60 * S);
+        assert!(!throttles.of(40).unwrap().was_cut());
         throttles.halve(40, STEP, 60 * S);
+        assert!(throttles.of(40).unwrap().was_cut());
         throttles.give_way(0, STEP, 61 * S);
         assert_eq!(throttles.of(40).map(|throttle| throttle.given()), Some(0.5));
     }

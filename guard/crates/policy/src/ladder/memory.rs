@@ -289,6 +289,7 @@ impl Memory {
         self.throttles.note_use(inputs.used, now_ns);
         self.throttles.note_strain(inputs.filesystems, now_ns);
         self.throttles.give_way(self.filled_now, step, now_ns);
+        self.filled.end_trials(self.throttles.filesystems());
         if let Some(before) = &mut self.before {
             before.of_living(&inputs.living, inputs.filesystems.len());
             // Who is limited no more, for whatever reason, is not to be limited because he is innocent.
@@ -329,8 +330,16 @@ impl Memory {
     /// Clients had nothing of it: it is as before, and not tried again for a while.
     pub fn end_in_vain(&mut self, now_ns: u64) -> Option<u16> {
         let filesystem = self.filled.in_vain(now_ns)?;
-        self.give_up_limits(filesystem, now_ns);
+        for throttles in self.before.iter_mut().chain([&mut self.throttles]) {
+            throttles.end(filesystem);
+        }
         Some(filesystem)
+    }
+
+    /// May batch be asked to make way there?
+    pub fn may_ask(&self, filesystem: u16, now_ns: u64) -> bool {
+        let room = self.throttles.has_room(filesystem) && self.filled.may_ask(filesystem, now_ns);
+        room && self.may_limit(filesystem, now_ns)
     }
 
     /// May anybody be limited there?
@@ -386,6 +395,8 @@ impl Memory {
             self.throttles.halve(filesystem, step, now_ns);
         }
         freeze.limited |= bit(filesystem);
+        // From here on it is for what they did.
+        self.filled.end_trials(!bit(filesystem));
         self.throttles.begin(filesystem, jobs, step, now_ns);
     }
 

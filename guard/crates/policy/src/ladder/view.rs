@@ -386,9 +386,8 @@ fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobS
         filled &= filled - 1;
         let part = inputs.batch_share_now.get(index).copied().unwrap_or_default();
         let filesystem = u16::try_from(index).ok()?;
-        let may = memory.may_limit(filesystem, now_ns) && memory.throttles.has_room(filesystem);
         // A comparison with NaN is false: an unknown part is none.
-        if part >= TAKEN && may {
+        if part >= TAKEN && memory.may_ask(filesystem, now_ns) {
             let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
             if memory.throttles.of(filesystem).is_none_or(|throttle| !throttle.may_be(&jobs)) {
                 return Some((filesystem, jobs, part));
