@@ -26,6 +26,7 @@ HOGS["swap"] = "hog-memory --size 1GiB --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0  # the returns of a hog that is not limited: after holds of 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
+HARM = 10  # slow requests: half as many beside as much work of a hog are no chance
 SEEN = 10.0  # after that it is known that clients fill a disk (guard: policy/src/filled.rs)
 
 
@@ -90,7 +91,8 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     seen = figures(f"a hog that comes back, {hog}", parts)
     print(f"the hog did {limited_hog} requests, without limits {free_hog}")
     harm = {name: seen[name]["over_objective"] * len(part) for name, part in parts.items()}
-    assert seen["free"]["over_objective"] > 0.01, f"no harm without limits: this shows nothing\n{guard.why()}"
+    # The guard freezes such a hog within a moment of each return, so there may be few, and a share says more of this machine.
+    assert harm["free"] >= HARM, f"no harm without limits: this shows nothing\n{guard.why()}"
     assert harm["limited"] * free_hog <= harm["free"] * limited_hog / 2, why
 
 
