@@ -91,7 +91,7 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     seen = figures(f"a hog that comes back, {hog}", parts)
     print(f"the hog did {limited_hog} requests, without limits {free_hog}")
     harm = {name: seen[name]["over_objective"] * len(part) for name, part in parts.items()}
-    # The guard freezes such a hog within a moment of each return, so there may be few, and a share says more of this machine.
+    # The guard freezes such a hog within a moment of each return: there may be few of them.
     assert harm["free"] >= HARM, f"no harm without limits: this shows nothing\n{guard.why()}"
     assert harm["limited"] * free_hog <= harm["free"] * limited_hog / 2, why
 
