@@ -24,9 +24,9 @@ HOGS = {hog: ATTACKS[hog].replace("--seconds 40", "--seconds 600") for hog in ("
 # Where swap is on a data disk: it is written and read there for whoever has more memory than he may.
 HOGS["swap"] = "hog-memory --size 1GiB --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
-ATTACK = 75.0  # the returns of a hog that is not limited: after holds of 10, 20 and 40 s
+ATTACK = 75.0
+HELD = 3.0  # of a hog that is not limited; by default 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
-HARM = 10  # slow requests: half as many beside as much work of a hog are no chance
 SEEN = 10.0  # after that it is known that clients fill a disk (guard: policy/src/filled.rs)
 
 
@@ -47,7 +47,15 @@ def returns(node: Machine, batch: Batch, neighbours: Neighbours, hog: str) -> tu
 
 
 def without_limits(node: Machine, guard: Guard) -> None:
-    node.execute(f"sed -i 's/^throttle = true/throttle = false/' {CONFIG} && systemctl restart beer-guard", timeout=120)
+    """Nor is it held for longer and longer: what a return costs is compared, so there are to be many of them."""
+    edits = "; ".join(
+        (
+            "s/^throttle = true/throttle = false/",
+            f's/^hold = .*/hold = "{HELD:g}s"/',
+            f's/^hold_max = .*/hold_max = "{HELD:g}s"/',
+        )
+    )
+    node.execute(f"sed -i '{edits}' {CONFIG} && systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("open", timeout=180)
 
 
@@ -91,8 +99,7 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     seen = figures(f"a hog that comes back, {hog}", parts)
     print(f"the hog did {limited_hog} requests, without limits {free_hog}")
     harm = {name: seen[name]["over_objective"] * len(part) for name, part in parts.items()}
-    # The guard freezes such a hog within a moment of each return: there may be few of them.
-    assert harm["free"] >= HARM, f"no harm without limits: this shows nothing\n{guard.why()}"
+    assert seen["free"]["over_objective"] > 0.01, f"no harm without limits: this shows nothing\n{guard.why()}"
     assert harm["limited"] * free_hog <= harm["free"] * limited_hog / 2, why
 
 

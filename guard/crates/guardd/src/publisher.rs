@@ -15,7 +15,7 @@ use intf::status::{
     Status,
 };
 use kernfs::process::ProcessMemory;
-use policy::filled::contains;
+use policy::bits::contains;
 use policy::{Config, GaugeState, Level, SignalState};
 
 use crate::clock::Clock;

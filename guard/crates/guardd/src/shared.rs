@@ -149,7 +149,7 @@ pub struct Snapshot {
     pub reason: Cause,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
-    /// Filesystems whose clients fill their disk by themselves, bit by index.
+    /// Filesystems whose clients fill their disk, bit by index.
     pub filled: u128,
     /// Their disks, as major and minor numbers; 0 = not known.
     pub disks: Vec<(u32, u32)>,

@@ -86,7 +86,7 @@ pub struct JobStatus {
 /// What a job may do to a disk: of reads, and as much of writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitStatus {
-    /// The whole disk, `major:minor`; empty = not known.
+    /// Device, `major:minor`.
     pub device: String,
     /// Requests per second.
     pub requests: u64,
@@ -156,11 +156,11 @@ pub struct SignalStatus {
 pub struct FilesystemStatus {
     /// Mount point.
     pub path: String,
-    /// Device, `major:minor`.
+    /// The whole disk, `major:minor`; empty = not known.
     pub device: String,
     /// Stuck without a batch share: batch goes on, somebody must look at the disk.
     pub quarantined: bool,
-    /// Its clients fill the disk by themselves: batch makes way.
+    /// Its clients fill the disk: batch makes way.
     #[serde(default)]
     pub filled: bool,
     /// The kernel does not have its disk any more.

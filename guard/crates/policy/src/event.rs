@@ -46,7 +46,7 @@ pub enum Cause {
     ThrottleNotEnough,
     /// Clients have more slow requests than usual beside those who are limited.
     ClientsNotice,
-    /// They fill a disk by themselves: whatever batch does there is taken from them.
+    /// They fill a disk: whatever batch does there is taken from them.
     ClientsFillDisk,
     /// Nobody is limited any more.
     ThrottleOver,

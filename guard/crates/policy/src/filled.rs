@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which disks storage's clients fill: somebody of them waits there all the time, and many of their requests are as slow as usually
-//! only the slowest fiftieth, or slower than they were promised. A disk with one arm that is never idle has nothing to give away: whatever batch does there is taken from
-//! them, however little of it shows in a single request, because each of them is slow as it is.
+//! only the slowest fiftieth, or slower than they were promised. A disk with one arm that is never idle has nothing to give away:
+//! whatever batch does there is taken from them, however little of it shows in a single request, because each of them is slow as it is.
 //!
 //! Only of disks that turn: a solid-state disk has always something in flight, and much to spare. And slow requests with idle time in
 //! between are evidence, which is judged elsewhere.
@@ -9,10 +9,11 @@
 //! Whether they do it by themselves shows when batch makes way ([`Filled::make_way`]): they have room then, or get more done. If neither,
 //! the disk can do more than one thing at a time, whatever the kernel says of it.
 
+use intf::segment::layout::MAX_FILESYSTEMS;
+
+use crate::bits::{bit, contains};
 use crate::evaluator::FilesystemLoad;
 
-/// Most filesystems, as in the segment.
-const FILESYSTEMS: usize = 96;
 /// What was before is forgotten with this time constant.
 const MEMORY_NS: f32 = 3e9;
 /// Clients wait for it for this part of the time: it has hardly any left. It has again when they do for less than the second.
@@ -100,32 +101,38 @@ impl Disk {
 /// What is known of each filesystem.
 #[derive(Clone, Debug)]
 pub struct Filled {
-    disks: [Disk; FILESYSTEMS],
+    disks: [Disk; MAX_FILESYSTEMS],
     at_ns: u64,
+    /// Those that are filled, bit by index.
+    filesystems: u128,
 }
 
 impl Filled {
     /// Nothing yet.
     pub fn new(now_ns: u64) -> Filled {
-        Filled { disks: [Disk::default(); FILESYSTEMS], at_ns: now_ns }
+        Filled { disks: [Disk::default(); MAX_FILESYSTEMS], at_ns: now_ns, filesystems: 0 }
     }
 
-    /// What clients got since the last time; which filesystems are on disks that turn, bit by index. Those that they fill.
-    pub fn note(&mut self, loads: &[FilesystemLoad], rotational: u128, now_ns: u64) -> u128 {
+    /// What clients got since the last time; which filesystems are on disks that turn, bit by index.
+    pub fn note(&mut self, loads: &[FilesystemLoad], rotational: u128, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
         self.at_ns = now_ns;
         // After a silence it is as before until more is known.
         let kept = if passed_ns > TICK_MAX_NS { 0.0 } else { MEMORY_NS / (MEMORY_NS + passed_ns as f32) };
-        let mut filled = 0;
+        self.filesystems = 0;
         for (index, (disk, load)) in self.disks.iter_mut().zip(loads).enumerate() {
             if !contains(rotational, index) {
                 continue;
             }
             disk.add(load, kept);
             disk.judge(now_ns);
-            filled |= u128::from(disk.filled) << index;
+            self.filesystems |= if disk.filled { bit(index) } else { 0 };
         }
-        filled
+    }
+
+    /// Those on disks that clients fill, bit by index.
+    pub fn filesystems(&self) -> u128 {
+        self.filesystems
     }
 
     /// The part of the requests to a filesystem that is slow, and how many are too many.
@@ -138,12 +145,10 @@ impl Filled {
         self.disks.get(usize::from(filesystem)).is_some_and(|disk| now_ns >= disk.not_before_ns)
     }
 
-    /// Nobody makes way there any more, or for another reason.
-    pub fn end_trials(&mut self, others_than: u128) {
-        for (index, disk) in self.disks.iter_mut().enumerate().filter(|(_, disk)| disk.trial.is_some()) {
-            if !contains(others_than, index) {
-                disk.trial = None;
-            }
+    /// On these, bit by index, nobody makes way any more, or for another reason.
+    pub fn end_trials(&mut self, filesystems: u128) {
+        for (index, disk) in self.disks.iter_mut().enumerate() {
+            disk.trial.take_if(|_| contains(filesystems, index));
         }
     }
 
@@ -174,11 +179,6 @@ impl Filled {
     }
 }
 
-/// Is this filesystem one of these, bit by index?
-pub fn contains(filesystems: u128, index: usize) -> bool {
-    u32::try_from(index).ok().and_then(|shift| filesystems.checked_shr(shift)).is_some_and(|bits| bits & 1 == 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,7 +201,6 @@ mod tests {
 
         /// This part of the requests is slow, and this part of the ticks has some in flight, for so long. Filled?
         fn run(&mut self, busy: f32, slow: f32, seconds: f32) -> bool {
-            let mut filled = 0;
             for tick in 0..(50.0 * seconds) as u64 {
                 let mut loads = [FilesystemLoad::default(); 3];
                 loads[0].storage_in_flight = u32::from((tick as f32 * busy).fract() < busy);
@@ -211,10 +210,10 @@ mod tests {
                     SlowEnd { requests, slow: requests * slow, found: requests * slow / 8.0, usual: requests / 400.0 };
                 loads[2] = loads[0];
                 self.now_ns += TICK;
-                filled = self.filled.note(&loads, 0b11, self.now_ns);
+                self.filled.note(&loads, 0b11, self.now_ns);
             }
-            assert_eq!(filled >> 1, 0);
-            filled == 1
+            assert_eq!(self.filled.filesystems() >> 1, 0);
+            self.filled.filesystems() == 1
         }
     }
 
@@ -286,7 +285,7 @@ mod tests {
             assert_eq!((may(&rig, 59), may(&rig, 60)), (in_vain.is_none(), true));
             assert!(rig.filled.may_ask(1, rig.now_ns) && !rig.filled.may_ask(96, rig.now_ns));
             rig.filled.make_way(0, part, rig.now_ns);
-            rig.filled.end_trials(0b10);
+            rig.filled.end_trials(0b1);
             rig.run(busy, 0.9, 20.0);
             assert_eq!(rig.filled.in_vain(rig.now_ns), None, "who made way has gone");
         }

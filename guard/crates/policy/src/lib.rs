@@ -10,6 +10,7 @@
 //! ```
 //! and the loop then makes the freezer what `actions.freeze` says, writes the state line and passes the events on.
 
+pub mod bits;
 pub mod config;
 pub mod detector;
 pub mod error_budget;

@@ -8,8 +8,8 @@ use intf::journal::Outcome;
 use intf::segment::{Class, Op, SeriesId};
 use intf::state::NodeState;
 use kernfs::process::ProcessMemory;
+use policy::bits::contains;
 use policy::event::Unit;
-use policy::filled::contains;
 use policy::{Config, GaugeState, Level, Names, Resource, SignalState};
 
 use super::per_job::PerJob;

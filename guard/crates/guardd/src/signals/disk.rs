@@ -9,6 +9,7 @@ use std::time::Duration;
 use intf::segment::Filesystem;
 use kernfs::block::{DiskCounters, DiskStats};
 use kernfs::cgroup::{DeviceIo, IoStat};
+use policy::bits::bit;
 use policy::{Config, Hold};
 
 use super::condition::{Condition, Worst};
@@ -138,9 +139,8 @@ impl Disk {
     fn tell_disks(&self, board: &mut Board) {
         board.disks.clear();
         board.disks.extend(self.entries.iter().map(|entry| entry.disk));
-        let turns = |entry: &Entry| rotational(&self.sys, entry.disk);
-        let known = self.entries.iter().take(128).enumerate();
-        board.rotational = known.fold(0, |all, (index, entry)| all | (u128::from(turns(entry)) << index));
+        let turn = self.entries.iter().enumerate().filter(|(_, entry)| rotational(&self.sys, entry.disk));
+        board.rotational = turn.fold(0, |all, (index, _)| all | bit(index));
         board.disks_version += 1;
         board.daemons.on_disks(&board.disks);
     }

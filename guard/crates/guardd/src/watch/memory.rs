@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Memory of the storage services: what the kernel took from them, what of that they had to read again, what it took although they were
-//! to keep it, what of them is in swap, and who of them was killed for want of it; and batch's, against its limit (kernel, cgroup-v2.rst, memory controller).
+//! Memory of the storage services: what the kernel took from them, what of that they had to read again, what it took although they
+//! were to keep it, what of them is in swap, and who of them was killed for want of it; and batch's, against its limit (kernel,
+//! cgroup-v2.rst, memory controller).
 
 use kernfs::KernFile;
 use policy::Config;

@@ -3,6 +3,7 @@
 //! disk becomes a little slower shows it there first).
 
 use super::{FilesystemLoad, Signal, Slack};
+use crate::bits::each;
 use crate::detector::{Lesson, Limits, SeriesDetector, Tests, Tick};
 use crate::error_budget::{Ended, ErrorBudget};
 use crate::event::{Measure, Unit};
@@ -152,7 +153,7 @@ impl Pool {
 
     /// Adds what this tick says of the slow end, by filesystem.
     pub fn slow_ends(&self, loads: &mut [FilesystemLoad]) {
-        for index in bits(self.touched & !self.told) {
+        for index in each(self.touched & !self.told) {
             if let (Some(Some(detector)), Some(load)) = (self.detectors.get(index), loads.get_mut(index)) {
                 load.slow_end.add(detector.slow_end());
             }
@@ -181,7 +182,7 @@ impl Pool {
     }
 
     pub fn begin(&mut self) {
-        for index in bits(std::mem::take(&mut self.touched)) {
+        for index in each(std::mem::take(&mut self.touched)) {
             if let Some(Some(detector)) = self.detectors.get_mut(index) {
                 detector.begin();
             }
@@ -198,7 +199,7 @@ impl Pool {
         let mut level = Level::Calm;
         let mut value = 0.0;
         let mut known = 0;
-        for index in bits(self.touched | self.awake) {
+        for index in each(self.touched | self.awake) {
             let Some(Some(detector)) = self.detectors.get_mut(index) else { continue };
             let own = detector.finish(now_ns, tick_s, &self.limits);
             sum.add(detector.tick());
@@ -340,11 +341,11 @@ impl Pool {
         let (before_ns, before) = std::mem::replace(&mut self.last, (now_ns, lesson));
         if before != lesson {
             // Until now there was another lesson, for those too who have not heard of it yet.
-            bits(self.begun & !active).for_each(|index| self.learn_one(index, before_ns, before, &mut 0));
+            each(self.begun & !active).for_each(|index| self.learn_one(index, before_ns, before, &mut 0));
         }
         self.turn = (self.turn + 1) % TURNS;
         let turn = (0..128).step_by(TURNS).fold(0, |set, index| set | (1 << (index + self.turn)));
-        bits(self.begun & (active | turn)).for_each(|index| self.learn_one(index, now_ns, lesson, rebuilds));
+        each(self.begun & (active | turn)).for_each(|index| self.learn_one(index, now_ns, lesson, rebuilds));
     }
 
     /// What happened since it learned last; `rebuilds` = how many may still make new tables in this tick.
@@ -356,15 +357,6 @@ impl Pool {
         }
         self.dependences[index] = detector.dependence().unwrap_or(f64::NAN);
     }
-}
-
-/// The bits that are set.
-fn bits(mut set: u128) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let index = set.trailing_zeros() as usize;
-        set &= set.wrapping_sub(1);
-        (index < 128).then_some(index)
-    })
 }
 
 /// Does the pattern fit? `*` stands for any characters, also none and also `/`.

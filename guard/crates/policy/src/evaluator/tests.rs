@@ -266,6 +266,12 @@ fn the_slow_end_shows_what_is_no_evidence_yet() {
     let mut node = Node::new(2);
     node.run(120 * S);
     assert_eq!(slow_end(&mut node, 0, 2 * S).found, 0.0, "nothing to compare with");
+    // What shares its fate counts as less, and not where it is the share of all that counts: here it is not known yet, three are one.
+    node.factor = 100.0;
+    let slow = slow_end(&mut node, 0, S);
+    assert!(slow.slow == slow.requests && (slow.found * 3.0 - slow.slow).abs() < 1e-3, "{slow:?}");
+    node = Node::new(2);
+    node.run(120 * S);
     let mut unknown = Node::new(1);
     unknown.factor = 100.0;
     let slow = slow_end(&mut unknown, 0, 5 * S);
@@ -282,8 +288,7 @@ fn the_slow_end_shows_what_is_no_evidence_yet() {
     (node.factor, node.slow) = (1.0, 2);
     let (other, slow) = (slow_end(&mut node, 0, 60 * S), slow_end(&mut node, 1, 60 * S));
     assert!(slow.found > 20.0 * slow.usual && other.found < 3.0 * other.usual, "{slow:?} {other:?}");
-    // However much of their fate they share.
-    assert!(slow.slow > 0.9 * slow.requests && slow.slow >= slow.found, "{slow:?}");
+    assert!(slow.slow > 0.9 * slow.requests, "{slow:?}");
 }
 
 #[test]

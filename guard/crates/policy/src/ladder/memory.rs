@@ -2,25 +2,24 @@
 //! What the ladder remembers from one step to the next.
 
 use super::budget::Budget;
+use super::innocence::Innocence;
 use super::leave::{Leave, Room, Stood};
+use super::limits::Limits;
 use super::stages::Stages;
 use super::view::{About, View};
-use super::{Counters, Events, Inputs, LadderConfig};
+use super::{Counters, Events, LadderConfig};
+use crate::bits::{bit, contains};
 use crate::event::{Cause, Deed, Event};
-use crate::filled::Filled;
 use crate::jobs::{Hold, JobSet};
 use crate::squeeze::{Resource, Squeeze};
-use crate::throttle::Throttles;
 use intf::state::NodeState;
 
 /// Most objectives; the configuration allows no more.
 pub(super) const OBJECTIVES: usize = 64;
-/// Most filesystems, as in the segment.
-pub(super) const FILESYSTEMS: usize = 96;
 /// Weak evidence this soon after a precaution ended, with calm in between, is as good as strong evidence: two false alarms
 /// of which each comes once in hours are rarely seconds apart. A job that attacks again needs a second or two to hurt.
 const RETURN_NS: u64 = 5_000_000_000;
-/// How often the backoff of innocence doubles at most.
+/// How often the time doubles at most in which nobody is let go while others stay frozen.
 const DOUBLINGS: u32 = 4;
 
 /// A freeze that is going on.
@@ -65,17 +64,6 @@ struct Ended {
     lasted_ns: u64,
 }
 
-/// Batch was found innocent of the breach of an objective on some filesystems.
-#[derive(Clone, Copy, Debug, Default)]
-struct Innocence {
-    until_ns: u64,
-    times: u32,
-    /// On these, bit by index.
-    filesystems: u128,
-    /// Since when it is calm there.
-    calm_since_ns: Option<u64>,
-}
-
 /// From where to where, why, and what is to be done for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transition {
@@ -87,10 +75,6 @@ pub(super) struct Transition {
     pub about: About,
     /// Who stands still after it.
     pub hold: Hold,
-}
-
-fn bit(filesystem: u16) -> u128 {
-    1u128.checked_shl(u32::from(filesystem)).unwrap_or(0)
 }
 
 #[derive(Clone, Debug)]
@@ -122,13 +106,8 @@ pub(super) struct Memory {
     pub counters: Counters,
     /// Nobody is let go while others stay frozen before that: the last time it did not help.
     pub all_until_ns: u64,
-    /// Who is limited.
-    pub throttles: Throttles,
-    /// Who was before the evidence that there is.
-    before: Option<Throttles>,
-    /// Which disks clients fill by themselves, and those that they do, bit by index.
-    filled: Filled,
-    pub filled_now: u128,
+    /// Who is limited on which disk.
+    pub limits: Limits,
     /// What batch as a whole may have.
     pub squeezes: [Squeeze; Resource::ALL.len()],
     /// Who is to leave.
@@ -141,13 +120,11 @@ pub(super) struct Memory {
     pub stood: Stood,
     /// New jobs are let in while others are limited.
     pub admitting: bool,
-    /// Nobody is limited on a filesystem before that: the last time it did not help.
-    free_until_ns: [u64; FILESYSTEMS],
-    /// How often that was so since it last did.
+    /// How often those who were blamed were not to blame, since they last were.
     misjudged: u32,
     /// The last precaution, until it is known whether it was needless.
     on_trial: Option<Ended>,
-    innocence: [Innocence; OBJECTIVES],
+    pub innocence: Innocence,
 }
 
 impl Memory {
@@ -171,30 +148,26 @@ impl Memory {
             budget: Budget::new(now_ns),
             counters,
             all_until_ns: 0,
-            throttles: Throttles::default(),
-            before: None,
-            filled: Filled::new(now_ns),
-            filled_now: 0,
+            limits: Limits::new(now_ns),
             squeezes: Default::default(),
             leave: Leave::default(),
             room: Room::default(),
             left_ns: None,
             stood: Stood::new(now_ns),
             admitting: false,
-            free_until_ns: [0; FILESYSTEMS],
             misjudged: 0,
             on_trial: None,
-            innocence: [Innocence::default(); OBJECTIVES],
+            innocence: Innocence::new(),
         }
     }
 
     pub fn reconfigure(&mut self, config: LadderConfig, objectives: bool) {
         if !config.throttle {
-            (self.throttles, self.before) = (Throttles::default(), None);
+            self.limits.end_all();
         }
         if objectives {
-            self.throttles.forget_strain();
-            self.innocence = [Innocence::default(); OBJECTIVES];
+            self.limits.throttles.forget_strain();
+            self.innocence = Innocence::new();
             if let Some(freeze) = &mut self.freeze {
                 (freeze.accused, freeze.slow) = (0, 0);
             }
@@ -222,144 +195,40 @@ impl Memory {
         self.budget.spend(now_ns, lasted_ns);
     }
 
-    /// On which filesystems is the evidence of this objective known to have nothing to do with batch?
-    pub fn innocent_of(&self, objective: u16, now_ns: u64) -> u128 {
-        let innocence = self.innocence.get(usize::from(objective)).filter(|innocence| innocence.until_ns > now_ns);
-        innocence.map_or(0, |innocence| innocence.filesystems)
-    }
-
     /// The filesystems are others now.
     pub fn other_filesystems(&mut self) {
-        (self.throttles, self.before) = (Throttles::default(), None);
-        (self.filled, self.filled_now) = (Filled::new(0), 0);
-        self.innocence = [Innocence::default(); OBJECTIVES];
+        self.limits.other_filesystems();
+        self.innocence = Innocence::new();
         if let Some(freeze) = &mut self.freeze {
             (freeze.filesystem, freeze.slow) = (None, 0);
-        }
-    }
-
-    /// Keeps track of innocence: calm for `flap` ends it, new evidence is then judged afresh.
-    pub fn note_calm(&mut self, objective: u16, calm: bool, now_ns: u64) {
-        let (flap_ns, backoff_ns) = (self.config.flap_ns, self.config.innocent_backoff_ns);
-        let Some(innocence) = self.innocence.get_mut(usize::from(objective)) else { return };
-        if !calm {
-            innocence.calm_since_ns = None;
-            return;
-        }
-        let calm_for = now_ns.saturating_sub(*innocence.calm_since_ns.get_or_insert(now_ns));
-        if calm_for >= flap_ns {
-            innocence.until_ns = 0;
-        }
-        if calm_for >= backoff_ns {
-            innocence.times = 0;
         }
     }
 
     /// Batch stood still and it did not get better: evidence of these objectives on these filesystems (none = it cannot be said which:
     /// all) leads to no freeze for a while. What happens on others is judged as ever.
     pub fn acquit(&mut self, objectives: u64, filesystems: u128, now_ns: u64) {
-        let backoff_ns = self.config.innocent_backoff_ns;
         let filesystems = if filesystems == 0 { u128::MAX } else { filesystems };
-        for (index, innocence) in self.innocence.iter_mut().enumerate() {
-            if (objectives >> index) & 1 == 1 {
-                let known = if innocence.until_ns > now_ns { innocence.filesystems } else { 0 };
-                innocence.until_ns = now_ns.saturating_add(backoff_ns << innocence.times.min(DOUBLINGS));
-                innocence.filesystems = known | filesystems;
-                // It is not calm there now.
-                innocence.calm_since_ns = None;
-                innocence.times += 1;
-            }
-        }
+        self.innocence.add(objectives, filesystems, self.config.innocent_backoff_ns, now_ns);
         let suspects = std::mem::take(&mut self.suspects);
         self.quarantined |= suspects;
         let acquitted = filesystems | suspects;
         // What it was accused for was no reason to give it less than before.
-        let before = self.before.take().unwrap_or_default();
-        self.throttles.give_back(acquitted, &before);
+        self.limits.give_back(acquitted);
+        self.limits.forget_before();
         if self.freeze.is_some_and(|freeze| freeze.blamed_on & !acquitted == 0) {
             self.stood.forget();
         }
     }
 
-    /// What those who are limited do, and what clients get beside them.
-    pub fn note_limited(&mut self, inputs: &Inputs<'_>, now_ns: u64) {
-        let step = self.config.throttle_step;
-        self.filled_now = self.filled.note(inputs.filesystems, inputs.rotational, now_ns);
-        self.throttles.of_living(&inputs.living, inputs.filesystems.len());
-        self.throttles.note_use(inputs.used, now_ns);
-        self.throttles.note_strain(inputs.filesystems, now_ns);
-        self.throttles.give_way(self.filled_now, step, now_ns);
-        self.filled.end_trials(self.throttles.filesystems());
-        if let Some(before) = &mut self.before {
-            before.of_living(&inputs.living, inputs.filesystems.len());
-            // Who is limited no more, for whatever reason, is not to be limited because he is innocent.
-            before.keep_those_of(&self.throttles);
-            before.give_way(self.filled_now, step, now_ns);
-        }
-    }
-
-    /// Somebody is about to get less: if that turns out to be for nothing, it is to be as it was.
-    pub fn before_less(&mut self) {
-        self.before.get_or_insert(self.throttles);
-    }
-
-    /// What there was evidence of is over.
-    pub fn forget_before(&mut self) {
-        self.before = None;
-    }
-
-    /// How many requests to a filesystem are slow of those whose clients fill its disk.
-    pub fn filled_by(&self, filesystem: u16) -> About {
-        About::filled(filesystem, self.filled.slow(filesystem))
-    }
-
-    /// Clients fill the disk, and these do this part of its work: until it has room again they get next to nothing. That is so whoever
-    /// is guilty of what.
+    /// Clients fill the disk, and these do this part of its work.
     pub fn make_way(&mut self, filesystem: u16, jobs: JobSet, part: f32, now_ns: u64) {
-        let (filled, step) = (self.filled_now, self.config.throttle_step);
-        if self.throttles.of(filesystem).is_none() {
-            self.filled.make_way(filesystem, part, now_ns);
-        }
-        for throttles in self.before.iter_mut().chain([&mut self.throttles]) {
-            throttles.make_way(filesystem, jobs, now_ns);
-            throttles.give_way(filled, step, now_ns);
-        }
+        self.limits.make_way(filesystem, jobs, part, self.config.throttle_step, now_ns);
         self.admitting |= self.state == NodeState::Open;
     }
 
-    /// Clients had nothing of it: it is as before, and not tried again for a while.
-    pub fn end_in_vain(&mut self, now_ns: u64) -> Option<u16> {
-        let filesystem = self.filled.in_vain(now_ns)?;
-        for throttles in self.before.iter_mut().chain([&mut self.throttles]) {
-            throttles.end(filesystem);
-        }
-        Some(filesystem)
-    }
-
-    /// May batch be asked to make way there?
-    pub fn may_ask(&self, filesystem: u16, now_ns: u64) -> bool {
-        let room = self.throttles.has_room(filesystem) && self.filled.may_ask(filesystem, now_ns);
-        room && self.may_limit(filesystem, now_ns)
-    }
-
     /// May anybody be limited there?
-    pub fn may_limit(&self, filesystem: u16, now_ns: u64) -> bool {
-        self.config.throttle && now_ns >= self.free_until(filesystem)
-    }
-
-    fn free_until(&self, filesystem: u16) -> u64 {
-        self.free_until_ns.get(usize::from(filesystem)).copied().unwrap_or_default()
-    }
-
-    /// Limits do harm there: nobody is limited on it for a while.
-    pub fn give_up_limits(&mut self, filesystem: u16, now_ns: u64) {
-        self.throttles.end(filesystem);
-        if let Some(before) = &mut self.before {
-            before.end(filesystem);
-        }
-        if let Some(until_ns) = self.free_until_ns.get_mut(usize::from(filesystem)) {
-            *until_ns = now_ns.saturating_add(self.config.innocent_backoff_ns);
-        }
+    fn may_limit(&self, filesystem: u16, now_ns: u64) -> bool {
+        self.config.throttle && self.limits.may_limit(filesystem, now_ns)
     }
 
     /// Who made it slow, as long as that can be known: later they stand still, and what is slow then, and who works there, is
@@ -375,7 +244,7 @@ impl Memory {
         let culprits = self.culprits(view);
         if let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) {
             freeze.blamed = freeze.blamed.or(&jobs);
-            freeze.blamed_on |= bit(filesystem);
+            freeze.blamed_on |= bit(filesystem.into());
         }
     }
 
@@ -390,14 +259,9 @@ impl Memory {
         let (step, now_ns) = (self.config.throttle_step, view.now_ns);
         let culprits = self.culprits(view).filter(|(filesystem, _)| self.may_limit(*filesystem, now_ns));
         let (Some(freeze), Some((filesystem, jobs))) = (&mut self.freeze, culprits) else { return };
-        if freeze.limited & bit(filesystem) == 0 && self.throttles.of(filesystem).is_some_and(|t| t.may_be(&jobs)) {
-            // Limited already and slow once more: that was too much.
-            self.throttles.halve(filesystem, step, now_ns);
-        }
-        freeze.limited |= bit(filesystem);
-        // From here on it is for what they did.
-        self.filled.end_trials(!bit(filesystem));
-        self.throttles.begin(filesystem, jobs, step, now_ns);
+        let again = contains(freeze.limited, filesystem.into());
+        freeze.limited |= bit(filesystem.into());
+        self.limits.begin(filesystem, jobs, again, step, now_ns);
     }
 
     /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw, halved for each `flap`
@@ -414,7 +278,7 @@ impl Memory {
 
     /// Makes a transition happen and says so.
     pub fn apply(&mut self, mut t: Transition, now_ns: u64, events: &mut Events) {
-        t.to = match (t.deed, t.to, self.throttles.is_empty()) {
+        t.to = match (t.deed, t.to, self.limits.throttles.is_empty()) {
             (Deed::Thaw, NodeState::Closed, false) => NodeState::Throttled,
             (Deed::Thaw, NodeState::Throttled, true) => NodeState::Closed,
             (_, to, _) => to,
@@ -468,9 +332,10 @@ impl Memory {
     }
 
     fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
-        self.before_less();
+        self.limits.before_less();
         // Whoever comes back with half of what he had need not stand still for long: it is not the same again.
-        let less = filesystem.is_some_and(|filesystem| self.throttles.can_cut(filesystem, self.config.throttle_step));
+        let less =
+            filesystem.is_some_and(|filesystem| self.limits.throttles.can_cut(filesystem, self.config.throttle_step));
         let hold_ns = if less { self.config.precaution_ns.min(self.config.hold_ns) } else { self.hold(now_ns) };
         let before = self.state;
         self.freeze = Some(Freeze {
@@ -543,8 +408,7 @@ impl Memory {
             if let Some(freeze) = &mut self.freeze {
                 freeze.blamed = JobSet::default();
             }
-            let before = self.before.unwrap_or_default();
-            self.throttles.give_back(self.freeze.map_or(0, |freeze| freeze.limited), &before);
+            self.limits.give_back(self.freeze.map_or(0, |freeze| freeze.limited));
         }
     }
 
@@ -565,13 +429,13 @@ impl Memory {
         }
         if precaution || cause == Cause::Calm {
             // It helped: who is limited for it is so rightly. A precaution limits nobody.
-            self.forget_before();
+            self.limits.forget_before();
         }
         if !precaution {
             self.counters.frozen_ns += lasted_ns;
             // Those who come back soon after a thaw are held for longer; who has left does not come back, and others are not them.
             self.thawed_ns = Some(now_ns).filter(|_| cause != Cause::Left);
-            self.throttles.run(now_ns);
+            self.limits.throttles.run(now_ns);
         } else if cause == Cause::Calm {
             self.on_trial = Some(Ended { at_ns: now_ns, lasted_ns });
         } else {

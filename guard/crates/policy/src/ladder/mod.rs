@@ -5,7 +5,9 @@
 
 mod budget;
 mod events;
+mod innocence;
 mod leave;
+mod limits;
 mod memory;
 mod rungs;
 mod stages;
@@ -135,7 +137,7 @@ pub struct Actions {
     pub overdue: Hold,
     /// The freeze is a precaution.
     pub precaution: bool,
-    /// Filesystems whose clients fill their disk by themselves, bit by index.
+    /// Filesystems whose clients fill their disk, bit by index.
     pub filled: u128,
     /// Filesystems in quarantine, bit by index.
     pub quarantined: u128,
@@ -212,7 +214,7 @@ impl Ladder {
 
     /// On which filesystems, bit by index, batch is known to be innocent of what breaks this objective.
     pub fn excused(&self, objective: u16, now_ns: u64) -> u128 {
-        self.memory.innocent_of(objective, now_ns)
+        self.memory.innocence.of(objective, now_ns)
     }
 
     /// One tick.
@@ -223,7 +225,7 @@ impl Ladder {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
         memory.settle_precaution(now_ns);
-        memory.note_limited(inputs, now_ns);
+        memory.limits.note(inputs, memory.config.throttle_step, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         if let Some(transition) = rungs::next(memory, &view) {
@@ -247,7 +249,7 @@ impl Ladder {
         // frequent their budget suspends them, and then that is learned.
         // Nor while somebody uses a limited share: what storage is like then is not what it is like.
         let squeezed = memory.squeezes.iter().any(|squeeze| squeeze.share() < 1.0);
-        self.acting = memory.freeze.is_some() || recently || memory.throttles.in_use(now_ns) || squeezed;
+        self.acting = memory.freeze.is_some() || recently || memory.limits.throttles.in_use(now_ns) || squeezed;
         self.actions(&view, events)
     }
 
@@ -335,13 +337,13 @@ impl Ladder {
             hold: freeze.map_or(memory.stages.hold(), |f| f.hold),
             thawing: freeze.is_none() && memory.stages.hold().any(),
             filesystem: freeze.and_then(|f| f.filesystem),
-            throttles: memory.throttles,
+            throttles: memory.limits.throttles,
             shares: Shares::new(memory.squeezes.map(|squeeze| squeeze.share())),
             least: view.blind.is_some(),
             leave: memory.leave.who,
             overdue: memory.leave.overdue,
             precaution,
-            filled: memory.filled_now,
+            filled: memory.limits.filled(),
             quarantined: memory.quarantined,
             reason,
             events,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a step sees: the inputs, sorted by what they mean for the ladder.
 
-use super::memory::{Memory, FILESYSTEMS};
+use super::memory::Memory;
 use super::{Events, Inputs};
+use crate::bits::each;
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
 use crate::filled::TAKEN;
@@ -11,6 +12,7 @@ use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use crate::squeeze::Resource;
+use intf::segment::layout::MAX_FILESYSTEMS;
 use intf::segment::SeriesId;
 
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
@@ -52,7 +54,7 @@ impl About {
         let used = about.if_guilty(inputs, memory.config.batch_share_guilty).is_some();
         let guilty = about.filesystem.and_then(|filesystem| {
             let guilty = (*inputs.guilty.get(usize::from(filesystem))?)?;
-            let limited = memory.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&guilty));
+            let limited = memory.limits.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&guilty));
             Some(guilty).filter(|_| used || limited)
         });
         About { used, guilty, ..about }
@@ -89,7 +91,7 @@ impl About {
         About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
     }
 
-    /// So many requests are slow on a disk that clients fill by themselves.
+    /// So many requests are slow on a disk that clients fill.
     pub fn filled(filesystem: u16, (slow, limit): (f32, f32)) -> About {
         let measure = Measure { value: f64::from(slow), limit: f64::from(limit), unit: Unit::Share };
         About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
@@ -180,7 +182,7 @@ pub(super) struct View {
     pub youngest: Option<usize>,
     /// While some jobs stand still: as far as is known those that run use the disk, too.
     pub others_use_it: bool,
-    /// A disk that clients fill by themselves, and of which batch takes a part; and which jobs do that, if not through the storage
+    /// A disk that clients fill, and of which batch takes a part; and which jobs do that, if not through the storage
     /// daemons; and that part.
     pub taken: Option<(u16, JobSet, f32)>,
     /// And what those had written who stand still is still on its way there.
@@ -275,7 +277,7 @@ impl View {
         let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
         view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
         if memory.freeze.is_none() && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns) {
-            memory.forget_before();
+            memory.limits.forget_before();
         }
         let healthy = calm && slack && view.against.is_none() && !inputs.verdicts.is_empty();
         view.healthy_for_ns = lasting(&mut memory.healthy_since_ns, healthy, now_ns);
@@ -343,7 +345,8 @@ impl View {
             return;
         }
         let about = About::verdict(verdict, memory, inputs);
-        memory.note_calm(verdict.objective, verdict.excused.is_none(), self.now_ns);
+        let (flap_ns, backoff_ns) = (memory.config.flap_ns, memory.config.innocent_backoff_ns);
+        memory.innocence.note_calm(verdict.objective, verdict.excused.is_none(), flap_ns, backoff_ns, self.now_ns);
         if let Some((series, measure)) = verdict.excused {
             let filesystem = Some(series.filesystem);
             let about = About { series: Some(series), filesystem, measure: Some(measure), ..About::objective(verdict) };
@@ -378,23 +381,18 @@ impl View {
     }
 }
 
-/// Of the disks that clients fill by themselves one of which batch takes a part, beside those who are limited there.
+/// Of the disks that clients fill one of which batch takes a part, beside those who are limited there.
 fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobSet, f32)> {
-    let mut filled = memory.filled_now;
-    while filled != 0 {
-        let index = filled.trailing_zeros() as usize;
-        filled &= filled - 1;
-        let part = inputs.batch_share_now.get(index).copied().unwrap_or_default();
+    let filled = if memory.config.throttle { memory.limits.filled() } else { 0 };
+    each(filled).find_map(|index| {
+        let part = *inputs.batch_share_now.get(index)?;
         let filesystem = u16::try_from(index).ok()?;
+        let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
+        let limited = memory.limits.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&jobs));
         // A comparison with NaN is false: an unknown part is none.
-        if part >= TAKEN && memory.may_ask(filesystem, now_ns) {
-            let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
-            if memory.throttles.of(filesystem).is_none_or(|throttle| !throttle.may_be(&jobs)) {
-                return Some((filesystem, jobs, part));
-            }
-        }
-    }
-    None
+        let takes = part >= TAKEN && !limited && memory.limits.may_ask(filesystem, now_ns);
+        takes.then_some((filesystem, jobs, part))
+    })
 }
 
 /// Does batch of other nodes use the disks, through the storage daemons? It can be held there.
@@ -417,7 +415,7 @@ fn lasting(since_ns: &mut Option<u64>, on: bool, now_ns: u64) -> Option<u64> {
 /// Sorts stuck filesystems: those that batch used when they got stuck are suspects, the others go into quarantine until
 /// they move again. Batch requests that arrive later at a disk that was dead before cannot have killed it.
 fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mut Events) {
-    for (index, load) in inputs.filesystems.iter().enumerate().take(FILESYSTEMS) {
+    for (index, load) in inputs.filesystems.iter().enumerate().take(MAX_FILESYSTEMS) {
         let bit = 1u128 << index;
         let quarantined = memory.quarantined & bit != 0;
         note_use(memory, inputs, index);

@@ -73,19 +73,16 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     helps.then(|| vacate(cause, about, chosen))
 }
 
-/// From any state in which jobs run: clients fill a disk by themselves, and batch takes a part of it. Nobody need stand still for that,
+/// From any state in which jobs run: clients fill a disk, and batch takes a part of it. Nobody need stand still for that,
 /// and it is no matter of guilt.
 fn make_way(memory: &mut Memory, view: &View) -> Option<Transition> {
-    let (filesystem, jobs) = match view.taken.filter(|_| !memory.config.dry_run) {
-        Some((filesystem, jobs, part)) => {
-            memory.make_way(filesystem, jobs, part, view.now_ns);
-            memory.throttles.given_way()
-        }
-        // Or those who do it are limited already.
-        None => memory.throttles.given_way(),
-    }?;
+    if let Some((filesystem, jobs, part)) = view.taken.filter(|_| !memory.config.dry_run) {
+        memory.make_way(filesystem, jobs, part, view.now_ns);
+    }
+    // Those who do it may have been limited before.
+    let (filesystem, jobs) = memory.limits.throttles.given_way()?;
     let hold = if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) };
-    let about = memory.filled_by(filesystem);
+    let about = memory.limits.about(filesystem);
     Some(Transition { to: NodeState::Throttled, deed: Deed::GiveWay, hold, ..freeze(Cause::ClientsFillDisk, about) })
 }
 

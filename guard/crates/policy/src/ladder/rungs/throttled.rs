@@ -39,9 +39,9 @@ impl Rung for Throttled {
 
 /// Clients have nothing of it that batch made way on a disk. Said where nobody else is limited.
 fn in_vain(memory: &mut Memory, view: &View) -> Option<Transition> {
-    let filesystem = memory.end_in_vain(view.now_ns)?;
-    let about = memory.filled_by(filesystem);
-    memory.throttles.is_empty().then(|| lift(Cause::BatchInnocent, about, memory))
+    let filesystem = memory.limits.end_in_vain(view.now_ns)?;
+    let about = memory.limits.about(filesystem);
+    memory.limits.throttles.is_empty().then(|| lift(Cause::BatchInnocent, about, memory))
 }
 
 fn lift(cause: Cause, about: About, memory: &Memory) -> Transition {
@@ -55,19 +55,20 @@ fn of_the_limited(view: &View, memory: &Memory) -> Option<(About, u16)> {
     let filesystem = about.filesystem()?;
     // Who is not limited is not stopped by less for those who are.
     let theirs = |throttle: &&Throttle| throttle.may_be(&about.guilty.unwrap_or_default());
-    memory.throttles.of(filesystem).filter(theirs).map(|_| (about, filesystem))
+    memory.limits.throttles.of(filesystem).filter(theirs).map(|_| (about, filesystem))
 }
 
 fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Option<Transition> {
     let (step, patience_ns) = (memory.config.throttle_step, memory.config.guilty_timeout_ns);
-    let jobs = memory.throttles.of(filesystem).map(|throttle| throttle.jobs).unwrap_or_default();
-    memory.before_less();
-    match memory.throttles.cut(filesystem, step, patience_ns, view.now_ns) {
+    let jobs = memory.limits.throttles.of(filesystem).map(|throttle| throttle.jobs).unwrap_or_default();
+    memory.limits.before_less();
+    match memory.limits.throttles.cut(filesystem, step, patience_ns, view.now_ns) {
         Cut::Lately => None,
         Cut::Now => Some(tighten(Cause::BatchUsesDisk, about, jobs)),
         Cut::InVain => {
-            if memory.throttles.in_vain(filesystem) >= IN_VAIN {
-                memory.give_up_limits(filesystem, view.now_ns);
+            if memory.limits.throttles.in_vain(filesystem) >= IN_VAIN {
+                let until_ns = view.now_ns.saturating_add(memory.config.innocent_backoff_ns);
+                memory.limits.give_up(filesystem, until_ns);
             }
             Some(freeze(Cause::ThrottleNotEnough, about))
         }
@@ -85,12 +86,12 @@ fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
         // That nothing is heard is not calm.
         _ if view.deaf.is_some() => {}
         Some(calm_ns) => {
-            let eased = memory.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns);
+            let eased = memory.limits.throttles.ease(calm_ns, config.throttle_step, view.dwell_ns, now_ns);
             if let Some(Eased { filesystem, jobs, slow }) = eased {
                 return Some(tighten(Cause::ClientsNotice, About::slow(filesystem, slow), jobs));
             }
         }
-        None => memory.throttles.give_up(config.innocent_backoff_ns, now_ns),
+        None => memory.limits.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
-    memory.throttles.is_empty().then(|| lift(Cause::ThrottleOver, About::default(), memory))
+    memory.limits.throttles.is_empty().then(|| lift(Cause::ThrottleOver, About::default(), memory))
 }
