@@ -11,7 +11,7 @@
 
 use intf::segment::layout::MAX_FILESYSTEMS;
 
-use crate::bits::{bit, contains};
+use crate::bits::{bit, contains, each};
 use crate::evaluator::FilesystemLoad;
 
 /// What was before is forgotten with this time constant.
@@ -41,7 +41,7 @@ const AGAIN_MAX_NS: u64 = 3_600_000_000_000;
 const DOUBLINGS: u32 = 6;
 
 /// Batch has made way: what clients got done before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Trial {
     at_ns: u64,
     requests: f32,
@@ -62,7 +62,7 @@ struct Disk {
     /// For how long it must have; when it had last had that.
     wanted_ns: u64,
     ended_ns: Option<u64>,
-    trial: Option<Trial>,
+    trial: Trial,
     /// It was in vain so often; not tried again before then.
     in_vain: u32,
     not_before_ns: u64,
@@ -93,7 +93,7 @@ impl Disk {
         if self.busy >= BUSY.1 && self.slow().is_none_or(|slow| slow >= SLOW.1) {
             self.room_ns = None;
         } else if now_ns.saturating_sub(*self.room_ns.get_or_insert(now_ns)) >= self.wanted_ns {
-            *self = Disk { filled: false, room_ns: None, ended_ns: Some(now_ns), trial: None, ..*self };
+            *self = Disk { filled: false, room_ns: None, ended_ns: Some(now_ns), ..*self };
         }
     }
 }
@@ -103,14 +103,15 @@ impl Disk {
 pub struct Filled {
     disks: [Disk; MAX_FILESYSTEMS],
     at_ns: u64,
-    /// Those that are filled, bit by index.
+    /// Those that are filled, and those where batch has made way and it does not show yet, bit by index: most ticks look at none.
     filesystems: u128,
+    trials: u128,
 }
 
 impl Filled {
     /// Nothing yet.
     pub fn new(now_ns: u64) -> Filled {
-        Filled { disks: [Disk::default(); MAX_FILESYSTEMS], at_ns: now_ns, filesystems: 0 }
+        Filled { disks: [Disk::default(); MAX_FILESYSTEMS], at_ns: now_ns, filesystems: 0, trials: 0 }
     }
 
     /// What clients got since the last time; which filesystems are on disks that turn, bit by index.
@@ -147,27 +148,27 @@ impl Filled {
 
     /// On these, bit by index, nobody makes way any more, or for another reason.
     pub fn end_trials(&mut self, filesystems: u128) {
-        for (index, disk) in self.disks.iter_mut().enumerate() {
-            disk.trial.take_if(|_| contains(filesystems, index));
-        }
+        self.trials &= !filesystems;
     }
 
     /// Batch is to leave this part of the disk's work to them.
     pub fn make_way(&mut self, filesystem: u16, part: f32, now_ns: u64) {
         if let Some(disk) = self.disks.get_mut(usize::from(filesystem)).filter(|_| part >= MEASURABLE) {
-            disk.trial = Some(Trial { at_ns: now_ns, requests: disk.requests, part });
+            disk.trial = Trial { at_ns: now_ns, requests: disk.requests, part };
+            self.trials |= bit(filesystem.into());
         }
     }
 
     /// Where it did, and they have neither room nor more done for it. Said once.
     pub fn in_vain(&mut self, now_ns: u64) -> Option<u16> {
-        for (index, disk) in self.disks.iter_mut().enumerate() {
-            let Some(trial) = disk.trial.filter(|trial| now_ns.saturating_sub(trial.at_ns) >= TRIAL_NS) else {
+        for index in each(self.trials) {
+            let disk = self.disks.get_mut(index)?;
+            if now_ns.saturating_sub(disk.trial.at_ns) < TRIAL_NS {
                 continue;
-            };
-            disk.trial = None;
-            let more = disk.requests >= trial.requests * (1.0 + SHOWS * trial.part);
-            if disk.room_ns.is_some() || more {
+            }
+            self.trials &= !bit(index);
+            let more = disk.requests >= disk.trial.requests * (1.0 + SHOWS * disk.trial.part);
+            if !disk.filled || disk.room_ns.is_some() || more {
                 disk.in_vain = 0;
             } else {
                 disk.not_before_ns = now_ns.saturating_add((AGAIN_NS << disk.in_vain).min(AGAIN_MAX_NS));
