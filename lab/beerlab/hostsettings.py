@@ -10,6 +10,8 @@ from pathlib import Path
 from .paths import cache
 
 CA_BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
+# Of root in a root.
+HOME = "/root"
 CARGO_HOME = "/var/cache/beer/cargo"
 PASSED = re.compile(r"^((HTTP|HTTPS|FTP|ALL|NO)_PROXY|CARGO_(HTTP|NET|REGISTR|SOURCE|BUILD_JOBS)\w*|PIP_\w+)$", re.I)
 # Variables with the names of files or directories: they are bound at the same place.
@@ -21,7 +23,7 @@ def variables() -> dict[str, str]:
     passed = {key: value for key, value in os.environ.items() if PASSED.match(key)}
     return {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": "/root",
+        "HOME": HOME,
         "LANG": "C.UTF-8",
         "DEBIAN_FRONTEND": "noninteractive",
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -46,8 +48,7 @@ def files() -> dict[Path | str, str]:
         Path("/etc/resolv.conf"): "/etc/resolv.conf",
         Path("/etc/hosts"): "/etc/hosts",
         Path("/etc/pip.conf"): "/etc/pip.conf",
-        home / ".config/pip/pip.conf": "/root/.config/pip/pip.conf",
-        home / ".cargo/config.toml": "/root/.cargo/config.toml",
+        **{home / name: f"{HOME}/{name}" for name in (".config/pip/pip.conf", ".cargo/config.toml")},
     }
     for variable in PATH_VARIABLES:
         value = os.environ.get(variable, "")

@@ -104,7 +104,7 @@ def _script(ours: list[str]) -> str:
     lines += [
         "rm -rf /usr/sbin/policy-rc.d /var/lib/apt/lists/* /var/cache/apt/*.bin",
         "cp -r /mnt/site/. /",
-        "install -d -m 0700 /root/.ssh; install -m 0600 /mnt/ssh_key.pub /root/.ssh/authorized_keys",
+        "install -d -m 0700 ~root/.ssh; install -m 0600 /mnt/ssh_key.pub ~root/.ssh/authorized_keys",
         f"id {USER} >/dev/null 2>&1 || useradd --create-home --shell /bin/bash {USER}",
         ": > /etc/machine-id; : > /etc/fstab; rm -f /etc/hostname /etc/resolv.conf",
         "echo 'LABEL=beer-root / ext4 noatime 0 1' > /etc/fstab",
