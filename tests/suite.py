@@ -83,12 +83,19 @@ def suites() -> dict[str, list[Step]]:
     }
 
 
+def log_of(step: Step) -> Path:
+    return LOGS / f"{step.name.replace(' ', '-')}.log"
+
+
+def tail(step: Step) -> list[str]:
+    return log_of(step).read_text(errors="replace").splitlines()[-TAIL_LINES:]
+
+
 def run(step: Step) -> tuple[bool, float]:
-    """Runs one step; its output goes to its log, and to the terminal when it is live or when it fails."""
-    log = LOGS / f"{step.name.replace(' ', '-')}.log"
+    """Runs one step; its output goes to its log, and to the terminal when it is live."""
     started = time.monotonic()
     with (
-        log.open("wb") as sink,
+        log_of(step).open("wb") as sink,
         subprocess.Popen(
             step.command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         ) as process,
@@ -100,10 +107,7 @@ def run(step: Step) -> tuple[bool, float]:
             if step.live:
                 sys.stdout.buffer.write(line)
                 sys.stdout.flush()
-    seconds = time.monotonic() - started
-    if process.returncode != 0 and not step.live:
-        print(*log.read_text(errors="replace").splitlines()[-TAIL_LINES:], sep="\n")
-    return process.returncode == 0, seconds
+    return process.returncode == 0, time.monotonic() - started
 
 
 def main(argv: list[str]) -> int:
@@ -128,6 +132,10 @@ def main(argv: list[str]) -> int:
         passed, seconds = run(step)
         print(f"[{number}/{len(steps)}] {step.name}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s", flush=True)
         results.append((step, passed, seconds))
+
+    # Here and not where it failed: of a long run often only the end is seen. A live step has printed its own.
+    for step in (step for step, passed, _ in results if not passed and not step.live):
+        print(f"\nThe end of {step.name}:", *tail(step), sep="\n")
 
     print(f"\nSummary ({sum(seconds for *_, seconds in results):.0f} s, logs in {LOGS.relative_to(TOP)}{os.sep})")
     for step, passed, seconds in results:

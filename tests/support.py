@@ -115,10 +115,11 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 
 
-# Those that one job began, and where in the kernel each of them is.
+# Those that one job began, where in the kernel each of them is, and what it was called with.
 PAYLOADS = (
     "for pid in $(cat {scope}/cgroup.procs); do "
-    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || echo $pid $(cat /proc/$pid/wchan); done'
+    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || '
+    "echo $pid $(cat /proc/$pid/wchan) $(tr '\\0' ' ' < /proc/$pid/cmdline); done"
 )
 
 
@@ -137,18 +138,21 @@ class Mixed:
         [scope] = self._batch.wait_for_containers([self.job], timeout)
 
         def ready() -> bool:
-            return sum("sigtimedwait" in line[-1] for line in self._payloads(scope)) == self._count
+            return len(self._waiting(scope)) == self._count
 
         wait_until(ready, timeout, f"{scope} waits for its signals", interval=2.0, explain=self.job.explain)
         return scope
 
-    def signal(self, scope: str) -> float:
-        """Lets all of them begin; the node's time of that."""
-        pids = " ".join(line[0] for line in self._payloads(scope))
+    def signal(self, scope: str, name: str = "") -> float:
+        """Lets those begin that wait and have `name` in their command line; the node's time of that."""
+        pids = " ".join(pid for pid, command in self._waiting(scope) if name in command)
         return float(self._node.execute(f"date +%s.%N && kill -USR1 {pids}").stdout)
 
-    def _payloads(self, scope: str) -> list[list[str]]:
-        return [line.split() for line in self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()]
+    def _waiting(self, scope: str) -> list[tuple[str, str]]:
+        """Process and command line of those that wait for their signal."""
+        lines = self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()
+        found = [line.split(maxsplit=2) for line in lines]
+        return [(pid, command) for pid, where, command in found if "sigtimedwait" in where]
 
 
 class StorageUser:

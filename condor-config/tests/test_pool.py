@@ -136,7 +136,8 @@ def test_capacity_can_shrink_below_the_slot(pool: Pool) -> None:
     ids=["default", "own"],
 )
 def test_the_engines_own_exit_code_is_not_the_jobs_end(pool: Pool, own: str, value: dict[int, list[bool]]) -> None:
-    cluster = pool.submit(300, on_exit_remove=own)
+    # Held: it need not run, and a starter that is to stop while it creates a container takes 30 s for that.
+    cluster = pool.submit(300, on_exit_remove=own, hold="True")
     line = pool.run("condor_q", cluster, "-long", "-attributes", "OnExitRemove").stdout.strip()
     expression = line.removeprefix("OnExitRemove = ")
     assert expression == f"({own or 'true'}) && (ExitCode =!= 125 || NumJobStarts >= 3)"
