@@ -10,6 +10,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline.requests import OK, OUTSTANDING
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
@@ -18,6 +19,7 @@ from support import (
     assert_one_run,
     assert_undisturbed,
     disk_requests,
+    figures,
     limits_of_disks,
     percentile,
     report_of,
@@ -27,6 +29,7 @@ from test_protection_disk import AGAIN, ATTACK, RATE, Jobs, attack, wait_until_l
 # WatchdogSec=2s of the unit plus RestartSec, start-up and the kill itself, ten times over for emulation.
 REPLACED_WITHIN = 60
 THAWED_WITHIN = 90
+QUIET = 5.0
 
 
 def freeze_by_hand(node: Machine) -> None:
@@ -60,10 +63,15 @@ def hang(node: Machine, pid: int) -> None:
 
 
 @pytest.mark.parametrize("signal", ["KILL", "STOP", pytest.param("hang", marks=pytest.mark.full)])
-def test_guard_is_replaced_and_thaws(node: Machine, batch: Batch, guard: Guard, signal: str) -> None:
+def test_guard_is_replaced_and_thaws(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, signal: str
+) -> None:
     innocent = batch.submit("burn --seconds 20")
     batch.wait_for_containers([innocent], timeout=240)
-    before = guard.pid()
+    storage.start(rate=RATE, duration=400, disks=("/data/01",))
+    quiet_from = time.time()
+    time.sleep(QUIET)
+    before, gone = guard.pid(), time.time()
 
     if signal == "hang":
         hang(node, before)
@@ -77,8 +85,13 @@ def test_guard_is_replaced_and_thaws(node: Machine, batch: Batch, guard: Guard, 
     wait_until(lambda: not guard.frozen(), THAWED_WITHIN, "the jobs are thawed", explain=guard.why)
     adopted = [record for record in guard.decisions() if record.cause == "adopted"]
     assert adopted, f"the new guard did not say that it took over a freeze:\n{guard.why()}"
+    client = storage.stop()
+    parts = {"before": client.due_between(quiet_from, gone), "until the thaw": client.due_between(gone, time.time())}
+    figures(f"the guard gets {signal}", parts, guard)
+    assert client.count(OK, OUTSTANDING) == len(client), "a client has lost a request"
 
     report = report_of(innocent, timeout=240)
+    print(f"the innocent stood still for {report['longest_gap_seconds']:.1f} s")
     assert report["ok"] is True
     assert_one_run(innocent)
 

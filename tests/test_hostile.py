@@ -39,7 +39,7 @@ CASES = [
     pytest.param([FORKS], id="forks", marks=pytest.mark.full),
     pytest.param([MEMORY], id="memory", marks=pytest.mark.full),
     pytest.param(CPU, id="cpu", marks=pytest.mark.full),
-    pytest.param([NETWORK], id="network"),
+    pytest.param([NETWORK], id="network", marks=pytest.mark.full),
     pytest.param([FORKS, MEMORY, *CPU[:2], NETWORK], id="mix"),
 ]
 

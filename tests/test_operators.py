@@ -3,29 +3,36 @@
 
 from __future__ import annotations
 
+import time
+
 from beerbench.batch import IDLE, RUNNING, USER, Batch
 from beerbench.guard import Guard
+from beerbench.timeline.requests import OK, OUTSTANDING
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import assert_one_run, report_of
+from support import StorageUser, assert_one_run, figures, report_of
 
 OPERATOR = "olga"
+RATE = 40.0
 
 
 def ad_says(node: Machine, admit: str) -> bool:
     return node.execute("condor_status -af BeerAdmit | head -n 1").stdout.strip() == admit
 
 
-def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard) -> None:
+def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
     running = batch.submit("burn --seconds 20 --on-signal 1")
     scope = batch.wait_until_ready(running, timeout=240)
+    storage.start(rate=RATE, duration=600, disks=("/data/01",))
+    times = [time.time()]
 
     # a job's user may not, whoever is in the group may
     refused = node.execute(f"runuser -u {USER} -- beer drain", check=False)
     assert refused.status == 1
     assert "group beer" in refused.stderr
     node.execute(f"useradd --groups beer {OPERATOR}")
+    times.append(time.time())
     said = node.execute(f"runuser -u {OPERATOR} -- beer drain --why 'new disks'").stdout
     assert "until `beer resume`" in said
 
@@ -39,10 +46,16 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard) -> N
     assert {one for one, _ in looks} == {IDLE}, f"a job started on a drained node: {looks}"
     assert looks[0][1] == RUNNING
 
+    times.append(time.time())
     node.execute("beer freeze --for 10min")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
+    times.append(time.time())
+    client = storage.stop()
+    spans = zip(("open", "drained", "frozen"), times[:-1], times[1:], strict=True)
+    figures("drain and freeze", {name: client.due_between(start, end) for name, start, end in spans}, guard)
+    assert client.count(OK, OUTSTANDING) == len(client), "a client has lost a request"
     for job in (running, waiting):
         assert report_of(job, timeout=300)["ok"] is True
         assert_one_run(job)

@@ -15,10 +15,11 @@ import pytest
 from beerbench.batch import RUNNING, Batch, Job
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
 from beerbench.timeline.decisions import Decision
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, assert_undisturbed, report_of
+from support import StorageUser, assert_one_run, assert_undisturbed, figures, report_of
 
 RATE = 0.2
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1"
@@ -65,7 +66,7 @@ def freezes(guard: Guard, since: float) -> list[Decision]:
 def test_thin_traffic_with_probes(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
-    jobs = set_up(node, batch, guard, storage)
+    jobs, quiet_from = set_up(node, batch, guard, storage), time.time()
     scope = jobs.scopes[0].rsplit("/", 1)[1]
     wait_until(
         lambda: bool(probes(guard)["dependence"]) and guard.state() == "open",
@@ -97,6 +98,10 @@ def test_thin_traffic_with_probes(
     )
     assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
     report_of(jobs.hog, timeout=600)
+    client = storage.stop()
+    parts = {"alone": client.due_between(quiet_from, began), "attack": client.due_between(began, time.time())}
+    names = dict(zip(("hog", "innocent"), jobs.scopes, strict=True))
+    figures("thin traffic, probes", parts, guard, clock.measure(node), struck, names)
     assert_one_run(jobs.hog)
     lost = report_of(jobs.innocent, timeout=400)["longest_gap_seconds"]
     assert_one_run(jobs.innocent)
@@ -118,7 +123,9 @@ def test_thin_traffic_without_probes(
     wait_until(lambda: time.time() > began + UNSEEN, UNSEEN + 30, "the attack has had its time", interval=1.0)
     seen = [one for one in freezes(guard, struck) if one.time < struck + UNSEEN]
     assert not seen, f"it is seen without probes too: the test above shows nothing\n{guard.why()}"
-    assert len(storage.stop()) > 0, "the user did not read"
+    client = storage.stop().due_between(began, began + UNSEEN)
+    assert len(client) > 0, "the user did not read"
+    figures("thin traffic, no probes", {"attack": client}, guard)
 
 
 ROOT = """

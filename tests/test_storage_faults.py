@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import Guard
 from beerbench.timeline.decisions import Decision
-from beerbench.timeline.requests import OK
+from beerbench.timeline.requests import OK, OUTSTANDING
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_one_run, figures, limits_of_disks, report_of
 
 STUCK_DISK = "/data/02"
+QUIET = 5.0
 
 
 def put_on_device_mapper(node: Machine, mount: str) -> None:
@@ -32,13 +34,22 @@ def put_on_device_mapper(node: Machine, mount: str) -> None:
     node.wait_for_unit("xrootd@beer.service")
 
 
-def test_a_disk_that_stops_answering(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
-    """Seen from the requests in flight within 1 s; batch that does not use the disk goes on."""
+def test_a_disk_that_stops_answering(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, tmp_path: Path
+) -> None:
+    """Seen from the requests in flight within 1 s; batch that does not use the disk goes on, and so do the clients of
+    another."""
     put_on_device_mapper(node, STUCK_DISK)
     guard.wait_for_state("open", timeout=180)
     innocent = batch.submit("burn --seconds 60")
     batch.wait_for_containers([innocent], timeout=240)
     storage.start(rate=20, duration=240, disks=(STUCK_DISK,))
+    (tmp_path / "other").mkdir()
+    other = StorageUser(node, tmp_path / "other")
+    other.start(rate=20, duration=240, disks=("/data/01",), seed=2)
+    times = [time.time()]
+    time.sleep(QUIET)
+    times.append(time.time())
     # so that the suspension is not noticed through a page that was still in memory
     suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
     try:
@@ -59,10 +70,19 @@ def test_a_disk_that_stops_answering(node: Machine, batch: Batch, guard: Guard, 
         assert innocent.status == RUNNING
         what = "threads of XRootD that wait for the disk are seen"
         wait_until(lambda: gauge(guard, "storage-stuck") == "broken", 60, what, explain=guard.why)
+        times.append(time.time())
+        beside = other.stop()
     finally:
         node.execute("dmsetup resume stuckdisk")
+        other.kill()
+    spans = list(zip(("before", "stuck"), times[:-1], times[1:], strict=True))
+    seen = figures("a disk is stuck, the other one", {name: beside.due_between(*span) for name, *span in spans}, guard)
+    assert seen["stuck"]["requests"] > 100
+    assert beside.count(OK, OUTSTANDING) == len(beside), "a client of the other disk has lost a request"
     wait_until(lambda: released(guard), 120, "the quarantine ends", explain=guard.why)
     wait_until(lambda: gauge(guard, "storage-stuck") == "kept", 60, "nobody waits any more", explain=guard.why)
+    client = storage.stop()
+    figures("a disk is stuck", {name: client.due_between(*span) for name, *span in spans}, guard)
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
 
