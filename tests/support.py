@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +46,24 @@ def disk_requests(node: Machine, cgroup: str, *kinds: str) -> int:
 def limits_of_disks(node: Machine) -> str:
     """Of all of batch together."""
     return node.execute(f"cat {JOBS}/io.max").stdout.strip()
+
+
+def knobs(node: Machine) -> tuple[str, ...]:
+    """What a guard may change of the slice; a list of all CPUs that there can be is as good as none."""
+    text = node.execute(
+        f"cd {JOBS} && cat cpu.max cpu.weight cpu.idle memory.high; cpus=$(cat cpuset.cpus 2>/dev/null); "
+        '[ "$cpus" != "$(cat /sys/devices/system/cpu/possible)" ] || cpus=; echo ":$cpus"'
+    ).stdout
+    return tuple(text.split("\n"))
+
+
+def cpus_used(node: Machine, cgroup: str, seconds: float) -> float:
+    """Of all that is in it, by the node's clock, while so much time passes here."""
+    look = f"sed -n 's/^usage_usec //p' {cgroup}/cpu.stat; cut -d' ' -f1 /proc/uptime"
+    first = [float(word) for word in node.execute(look).stdout.split()]
+    time.sleep(seconds)
+    last = [float(word) for word in node.execute(look).stdout.split()]
+    return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
 
 
 def assert_one_run(job: Job) -> None:
