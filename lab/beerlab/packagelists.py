@@ -16,7 +16,7 @@ BUILD = (
     # guard
     *("rustc", "cargo", "rustfmt", "rust-clippy"),
     # clients and Python parts
-    *("python3", "python3-xrootd", "python3-pytest", "python3-venv", "python3-pip"),
+    *("python3", "python3-xrootd", "python3-pytest", "python3-pytest-xdist", "python3-venv", "python3-pip"),
     # condor_config_val, systemd-analyze, udevadm verify, nft -c and promtool check our fragments
     *("condor", "systemd", "udev", "nftables", "prometheus"),
     # the job image is a Debian root too
@@ -30,7 +30,7 @@ NODE = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "util-linux", "procps", "iproute2", "e2fsprogs"),
     *("linux-image-cloud-amd64", "initramfs-tools", "zstd", "openssh-server", "ca-certificates"),
     *("xrootd-server", "xrootd-client", "xrootd-plugins", "xrootd-server-plugins"),
-    *("condor", "docker.io", "docker-cli", "iptables", "nftables"),
+    *("condor", "docker.io", "docker-cli", "podman", "crun", "iptables", "nftables"),
     *("prometheus", "prometheus-node-exporter"),
     # hogs, clients and a look inside, used by tests
     *("python3", "fio", "stress-ng", "dmsetup", "attr", "curl", "strace"),
