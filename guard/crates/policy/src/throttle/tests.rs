@@ -322,6 +322,12 @@ fn more_disks_than_there_is_room_for() {
     (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
     assert_eq!(throttles.of(3), None, "who had most");
     assert_eq!(throttles.iter().count(), DISKS);
+    // Who makes way has least.
+    let mut throttles = Throttles::default();
+    throttles.make_way(40, jobs(&[4]), S);
+    throttles.give_way(1 << 40, STEP, S);
+    (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
+    assert!(throttles.of(40).is_some() && throttles.iter().count() == DISKS);
 }
 
 #[test]
