@@ -30,7 +30,7 @@ from support import (
     percentile,
     report_of,
 )
-from test_protection_disk import AGAIN, ATTACK, RATE, RECOVERY, WINDOW, wait_until_learned
+from test_protection_disk import AGAIN, ATTACK, RECOVERY, WINDOW, wait_until_learned
 
 pytestmark = pytest.mark.full
 
@@ -40,7 +40,10 @@ BATCH_ADDRESS = "10.127.1.1"
 HOG = f"hog-xrootd --url root://{SERVER}//data/01/store/load/file-03 --streams 24 --block 4KiB --pieces 32 "
 HOG += "--seconds 40 --on-signal 1"
 QUIET = 10.0
-# Two nodes share two processors of the host: an innocent that takes one of them takes it from the victim.
+# Two nodes share two processors of the host: half of what one of them can bear, nothing that the test does not need,
+# and an innocent that does not take one of them from the victim.
+RATE = 42.0
+NOT_NEEDED = "systemctl stop prometheus prometheus-node-exporter"
 CPU_OF_INNOCENT = "20000 100000"
 
 
@@ -85,6 +88,8 @@ def attack(
     site: tuple[Machine, Machine], neighbours: Neighbours, folder: Path, case: str, *, address: bool, guarded: bool
 ) -> Attack:
     jobs_node, server = site
+    for node in site:
+        node.execute(NOT_NEEDED, timeout=120)
     connect(jobs_node, server, address)
     batch, guard = Batch(jobs_node), Guard(server)
     storage = StorageUser(server, folder)
