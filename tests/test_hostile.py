@@ -137,11 +137,11 @@ def test_storage_does_not_notice(
     # It was an attack.
     assert seen.processes > MANY or FORKS not in hogs
     assert seen.hits > 0 or MEMORY not in hogs
-    assert seen.hostile_cpu > 0.3 * ATTACK or CPU[0] not in hogs
+    # An emulated processor is what limits CPU hogs and the network: they had their part of that. In a mix the network
+    # has little of it.
     part = seen.innocent_cpu / (seen.hostile_cpu + seen.innocent_cpu)
-    # An emulated processor is what limits it, in some runs to less than storage sends: it had its part of that. Of what
-    # others leave it in a mix there is little.
-    assert (part <= 0.7 and seen.sent - seen.served > 0.3 * seen.served) or hogs != [NETWORK]
+    assert part <= 0.7 or not {CPU[0], NETWORK} & set(hogs)
+    assert seen.sent - seen.served > 0.3 * seen.served or hogs != [NETWORK]
     assert seen.client["attack"]["over_objective"] <= 0.01
     assert part >= 0.3, "the innocent starved"
     acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
