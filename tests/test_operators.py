@@ -13,7 +13,8 @@ from beerlab import Machine
 from support import StorageUser, assert_one_run, figures, report_of
 
 OPERATOR = "olga"
-RATE = 40.0
+RATE = 84.0
+QUIET = 3.0
 
 
 def ad_says(node: Machine, admit: str) -> bool:
@@ -32,6 +33,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     assert refused.status == 1
     assert "group beer" in refused.stderr
     node.execute(f"useradd --groups beer {OPERATOR}")
+    time.sleep(QUIET)
     times.append(time.time())
     said = node.execute(f"runuser -u {OPERATOR} -- beer drain --why 'new disks'").stdout
     assert "until `beer resume`" in said

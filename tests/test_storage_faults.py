@@ -43,10 +43,10 @@ def test_a_disk_that_stops_answering(
     guard.wait_for_state("open", timeout=180)
     innocent = batch.submit("burn --seconds 60")
     batch.wait_for_containers([innocent], timeout=240)
-    storage.start(rate=20, duration=240, disks=(STUCK_DISK,))
+    storage.start(rate=40, duration=240, disks=(STUCK_DISK,))
     (tmp_path / "other").mkdir()
     other = StorageUser(node, tmp_path / "other")
-    other.start(rate=20, duration=240, disks=("/data/01",), seed=2)
+    other.start(rate=40, duration=240, disks=("/data/01",), seed=2)
     times = [time.time()]
     time.sleep(QUIET)
     times.append(time.time())
@@ -59,7 +59,7 @@ def test_a_disk_that_stops_answering(
         noticed_after = record.time - suspended
         first_stuck = noticed_after - record.limit
         print(f"noticed {noticed_after:.2f} s after the suspension, limit {record.limit} s")
-        # requests come every 50 ms, so one is in flight at once; its age counts from there
+        # requests come every 25 ms, so one is in flight at once; its age counts from there
         assert record.value <= 1.0, "noticed later than 1 s after the request began"
         assert first_stuck < 5
 
