@@ -22,19 +22,36 @@ def content() -> bytes:
     return os.urandom(FILE_BYTES)
 
 
-@pytest.fixture
-def server(request: pytest.FixtureRequest, content: bytes) -> Iterator[Server]:
-    """A server that is not started yet, with one file of 20 MB in its store; in memory unless marked `on_disk`."""
-    # Where the plug-in was built there is a disk.
-    place = Path(os.environ["BEER_PLUGIN"]).parent if request.node.get_closest_marker("on_disk") else None
+@contextmanager
+def server_with(content: bytes | None = None, place: Path | None = None) -> Iterator[Server]:
+    """A server that is not started yet, with this file in its store. Not below pytest's folders, which are root's."""
     with tempfile.TemporaryDirectory(prefix="beer-live.", dir=place) as folder:
         one = Server(Path(folder))
-        (one.data / "01/store/file").write_bytes(content)
-        shutil.chown(one.data / "01/store/file", "xrootd", "xrootd")
+        if content is not None:
+            (one.data / "01/store/file").write_bytes(content)
+            shutil.chown(one.data / "01/store/file", "xrootd", "xrootd")
+        try:
+            yield one
+        finally:
+            one.stop(9)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, content: bytes) -> Iterator[Server]:
+    """One with a file of 20 MB; in memory unless marked `on_disk`."""
+    # Where the plug-in was built there is a disk.
+    place = Path(os.environ["BEER_PLUGIN"]).parent if request.node.get_closest_marker("on_disk") else None
+    with server_with(content, place) as one:
         yield one
-        one.stop(9)
         if hasattr(request.node, "failed") and request.node.failed:
             print(one.log())
+
+
+@pytest.fixture
+def other() -> Iterator[Server]:
+    """One beside it, which is empty."""
+    with server_with() as one:
+        yield one
 
 
 @pytest.fixture

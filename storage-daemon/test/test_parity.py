@@ -2,12 +2,12 @@
 """Everything that works without the plug-in works with it, unchanged, and fails in the same way."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from bench import OPEN_HOUSE, WITHOUT
+from conftest import server_with
 from everything import MANY
 from protocol import CheckpointedFile, ProtocolError
 from server import TOP, Server, own_disk
@@ -39,18 +39,10 @@ def outcome(server: Server) -> list[list[object]]:
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> list[list[object]]:
-    folder = tmp_path_factory.mktemp("bare")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
-    server = Server(folder / "server")
-    (server.data / "01/store/file").write_bytes(content)
-    shutil.chown(server.data / "01/store/file", "xrootd", "xrootd")
-    server.write_config(WITHOUT)
-    try:
+def bare(content: bytes) -> list[list[object]]:
+    with server_with(content) as server:
+        server.write_config(WITHOUT)
         return outcome(server)
-    finally:
-        server.stop(9)
 
 
 def test_the_comparison_sees_success_and_failure(bare: list[list[object]]) -> None:
@@ -105,22 +97,15 @@ def test_checkpoints(server: Server, content: bytes, policy: str) -> None:
     assert outcomes[1] == outcomes[0]
 
 
-def test_third_party_copies(server: Server, content: bytes, tmp_path: Path) -> None:
+def test_third_party_copies(server: Server, other: Server, content: bytes) -> None:
     """The helper of `ofs.tpc` writes past every plug-in; the server it reads from sees it as any client."""
-    folder = tmp_path / "second"
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
-    target = Server(folder)
     server.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/env -u LD_PRELOAD xrdcp -f\n")
-    target.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/env -u LD_PRELOAD xrdcp -f\n")
+    other.write_config(OPEN_HOUSE, append="ofs.tpc ttl 60 60 pgm /usr/bin/env -u LD_PRELOAD xrdcp -f\n")
     server.start()
-    target.start()
-    try:
-        with server.counting(read_storage_bytes=len(content)):
-            server.run("xrdcp", "-s", "--tpc", "only", server.url("01/store/file"), target.url("01/store/copy"))
-        assert (target.data / "01/store/copy").read_bytes() == content
-    finally:
-        target.stop(9)
+    other.start()
+    with server.counting(read_storage_bytes=len(content)):
+        server.run("xrdcp", "-s", "--tpc", "only", server.url("01/store/file"), other.url("01/store/copy"))
+    assert (other.data / "01/store/copy").read_bytes() == content
 
 
 def test_the_configuration_without_the_plugin_is_bare(tmp_path: Path) -> None:

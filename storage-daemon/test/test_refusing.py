@@ -92,28 +92,24 @@ def test_a_listing_that_xrootd_forgets_is_not_under_way_for_ever(server: Server)
     assert under_way(server, "storage")["stalls"] == 0
 
 
-def test_an_overloaded_server_sends_clients_to_another_one(server: Server, content: bytes, tmp_path: Path) -> None:
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o755)
-    other = Server(tmp_path / "second")
+def test_an_overloaded_server_sends_clients_to_another_one(
+    server: Server, other: Server, content: bytes, tmp_path: Path
+) -> None:
     # It has the same files.
     other.write_config(OPEN_HOUSE | {"all.export": f"all.export {server.data}", "beer.fs": f"beer.fs {server.data}/01"})
     elsewhere = {"xrootd.fsoverload": f"xrootd.fsoverload redirect 127.0.0.1:{other.port}"}
     server.write_config(OPEN_HOUSE | elsewhere, append=f"beer.overload {server.data}/01 readers 1\n")
     server.start()
     other.start()
-    try:
-        with Session(server.url("01/store/file"), server.client_env()) as first:
-            with server.counting(read_storage_bytes=0), other.counting(read_storage_bytes=FILE_BYTES):
-                server.run("xrdcp", "-s", server.url("01/store/file"), tmp_path / "copy")
-            assert (tmp_path / "copy").read_bytes() == content
-            with server.counting(read_storage_bytes=4096), other.counting(read_storage_bytes=0):
-                assert first.call("read", 0, 4096) == [content[:4096]], "who is in is served"
-        assert server.count("stall") == 0
-        with server.counting(read_storage_bytes=FILE_BYTES), other.counting(read_storage_bytes=0):
-            server.run("xrdcp", "-s", "-f", server.url("01/store/file"), tmp_path / "copy")
-    finally:
-        other.stop(9)
+    with Session(server.url("01/store/file"), server.client_env()) as first:
+        with server.counting(read_storage_bytes=0), other.counting(read_storage_bytes=FILE_BYTES):
+            server.run("xrdcp", "-s", server.url("01/store/file"), tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == content
+        with server.counting(read_storage_bytes=4096), other.counting(read_storage_bytes=0):
+            assert first.call("read", 0, 4096) == [content[:4096]], "who is in is served"
+    assert server.count("stall") == 0
+    with server.counting(read_storage_bytes=FILE_BYTES), other.counting(read_storage_bytes=0):
+        server.run("xrdcp", "-s", "-f", server.url("01/store/file"), tmp_path / "copy")
 
 
 # A stall breaks the HTTP bridge of XRootD 5.8.
