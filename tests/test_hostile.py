@@ -24,8 +24,9 @@ from test_protection_disk import AGAIN, RATE, wait_until_learned
 
 ALONE = 15.0
 ATTACK = 20.0
-# An emulated node forks some 20 times a second, or three times where no memory is left; a quiet job has four processes.
-MANY = 100
+# Processes of both jobs; without a fork bomb it is 13. An emulated node forks some 20 times a second, or twice where no
+# memory is left.
+MANY, MANY_IN_MIX = 100, 50
 FORKS, MEMORY = "fork-bomb --seconds 60", "hog-memory --size 1GiB --seconds 60"
 # One thread each, of which any number may be in one job.
 CPU = ["burn --seconds 30"] * 6
@@ -106,7 +107,8 @@ def attack(
         hostile.signal(scope)
     time.sleep(ATTACK)
     if FORKS in hogs:
-        wait_until(lambda: number(node, "pids.peak") > MANY, 40, "there are many processes")
+        many = MANY if hogs == [FORKS] else MANY_IN_MIX
+        wait_until(lambda: number(node, "pids.peak") > many, 40, "there are many processes")
     over = time.time()
     own, others, sent = (now - then for now, then in zip(counters(node, scope, beside), before, strict=True))
     processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
@@ -135,7 +137,6 @@ def test_storage_does_not_notice(
 ) -> None:
     seen = attack(node, batch, guard, storage, neighbours, request.node.callspec.id, hogs)
     # It was an attack.
-    assert seen.processes > MANY or FORKS not in hogs
     assert seen.hits > 0 or MEMORY not in hogs
     # An emulated processor is what limits CPU hogs and the network: they had their part of that. In a mix the network
     # has little of it.
