@@ -24,7 +24,6 @@ from support import (
     StorageUser,
     assert_one_run,
     assert_undisturbed,
-    cpus_used,
     disk_requests,
     figures,
     knobs,
@@ -52,6 +51,21 @@ def others(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
 
 def until(moment: float, what: str) -> None:
     wait_until(lambda: time.time() > moment, moment - time.time() + 30, what, interval=1.0)
+
+
+def idle_share(node: Machine, scope: str, seconds: float) -> float:
+    """Of the CPUs that a job may use (proc_stat(5): idle, iowait), while so much time passes here."""
+
+    def look() -> tuple[int, int]:
+        stat = node.execute(f"cat {scope}/cpuset.cpus.effective; grep '^cpu[0-9]' /proc/stat").stdout.splitlines()
+        ends = [[int(end) for end in part.split("-")] for part in stat[0].split(",")]
+        mine = {f"cpu{number}" for first, *last in ends for number in range(first, (last or [first])[0] + 1)}
+        ticks = [[int(word) for word in line.split()[1:9]] for line in stat[1:] if line.split()[0] in mine]
+        return sum(one[3] + one[4] for one in ticks), sum(sum(one) for one in ticks)
+
+    (idle, total), _ = look(), until(time.time() + seconds, "idle CPUs were counted")
+    now_idle, now_total = look()
+    return (now_idle - idle) / (now_total - total)
 
 
 def assert_acquitted(node: Machine, guard: Guard, struck: float, over: float, scopes: list[str]) -> None:
@@ -96,13 +110,13 @@ def test_storage_overloads_a_disk_by_itself(
     time_of = clock.measure(node)
     batch.signal(scope)
     had, quiet_from = knobs(node), time.time()
-    alone = cpus_used(node, scope, ALONE)
+    until(quiet_from + ALONE, "storage alone was measured")
     # Before the connections are open: what comes through the first of them may be slow.
     began = time.time()
     # Together more than the disk can do, with 32 requests in flight at most: slow, and not stuck.
     others.start(rate=RATE, duration=SLOW + 300, disks=("/data/01",), seed=2)
     until(began + SLOW - 15, "batch is acquitted")
-    overloaded = cpus_used(node, scope, 15)
+    idle = idle_share(node, scope, 15)
     assert knobs(node) == had, "it was given back less than it had"
     others.stop()
     over = time.time()
@@ -110,13 +124,13 @@ def test_storage_overloads_a_disk_by_itself(
     parts = {"alone": samples.due_between(quiet_from, began), "overloaded": samples.due_between(began, over)}
     struck = began + time_of.offset
     figures("storage overloads its disk", parts, guard, time_of, struck, {"innocent": scope})
-    print(f"{guard.why()}\nthe innocent used {alone:.0%} of a CPU, and {overloaded:.0%} after its acquittal")
+    print(f"{guard.why()}\nafter the acquittal {idle:.0%} of the CPUs that batch may use were idle")
     assert_undisturbed(neighbours, quiet_from, over)
     assert percentile(parts["overloaded"], 50) > OBJECTIVE_SECONDS, "storage had no reason to complain"
     assert [one for one in guard.decisions() if one.action == "freeze" and one.time > struck], "it was not suspected"
     assert_acquitted(node, guard, struck, over + time_of.offset, [scope])
-    # Storage itself takes more of the CPU now.
-    assert overloaded > 0.5 * alone, "it has less of a CPU than it had"
+    # What it has of them is a matter of what storage needs; it always has work for the rest.
+    assert idle < 0.1, "it was given back less than it had"
     assert innocent.status == RUNNING
     ends_well([innocent])
     guard.wait_for_state("open", timeout=300)

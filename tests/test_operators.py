@@ -51,6 +51,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     times.append(time.time())
     node.execute("beer freeze --for 10min")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+    time.sleep(QUIET)
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
     times.append(time.time())
