@@ -176,3 +176,13 @@ def storage(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
     user = StorageUser(node, tmp_path)
     yield user
     user.kill()
+
+
+@pytest.fixture
+def others(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
+    """Storage users beside the first one."""
+    folder = tmp_path / "others"
+    folder.mkdir()
+    user = StorageUser(node, folder)
+    yield user
+    user.kill()

@@ -18,7 +18,7 @@ from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.clock import Clock
 from beerbench.timeline.decisions import Decisions
-from beerbench.timeline.requests import Requests
+from beerbench.timeline.requests import OK, Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
@@ -26,6 +26,10 @@ from beerlab.process import run
 
 # The promise of guard.toml as shipped; test_path.py compares the two.
 OBJECTIVE_SECONDS = 0.1
+# So many requests have a p99.
+ENOUGH = 100
+# What was due so many seconds before the end may have had no time for an answer.
+LAST = 2.0
 DISKS = ("/data/01", "/data/02")
 ROOT = Path("/sys/fs/cgroup")
 
@@ -76,8 +80,14 @@ def assert_one_run(job: Job) -> None:
 
 def percentile(requests: Requests, share: float) -> float:
     """Of the latency, in seconds; a request without an answer counts with its age."""
-    assert len(requests) >= 100, f"{len(requests)} requests are too few to judge"
+    assert len(requests) >= ENOUGH, f"{len(requests)} requests are too few to judge"
     return float(np.percentile(requests.done - requests.due, share))
+
+
+def assert_served(requests: Requests, end: float) -> None:
+    """Every one that was due some time before `end`, when the load was stopped, was answered."""
+    due = requests.due_between(0, end - LAST)
+    assert due.count(OK) == len(due) > 0, f"{len(due) - due.count(OK)} of {len(due)} requests were not answered"
 
 
 def first_over(requests: Requests, seconds: float, after: float) -> float | None:
@@ -98,9 +108,14 @@ def figures(
     guard how long that one took from the first slow request of the last part, and what each job lost.
 
     `struck` is when it began, by the node's clock; `jobs` are cgroups. A time to act below zero: nobody was slow yet.
+    Of a part with too few requests for percentiles the slowest one is told.
     """
     found: dict[str, Any] = {"case": case, "guard": guard is not None}
     for name, part in parts.items():
+        if len(part) < ENOUGH:
+            slowest = max((part.done - part.due).tolist(), default=0.0)
+            found[name] = {"requests": len(part), "slowest_ms": round(slowest * 1e3, 1)}
+            continue
         slow = float((part.latency > OBJECTIVE_SECONDS).mean())
         p50, p99 = (round(percentile(part, share) * 1e3, 1) for share in (50, 99))
         found[name] = {"requests": len(part), "p50_ms": p50, "p99_ms": p99, "over_objective": round(slow, 4)}
@@ -147,6 +162,7 @@ class Mixed:
 
     def __init__(self, node: Machine, batch: Batch, payloads: Sequence[str], memory: str = "256MB") -> None:
         self._node, self._batch, self._count = node, batch, len(payloads)
+        self._waiting: dict[str, str] = {}
         script = " & ".join(f"beer-payload {one} --on-signal 1" for one in payloads)
         # The last line of that name counts.
         more = f"executable = /bin/sh\nrequest_memory = {memory}"
@@ -157,21 +173,24 @@ class Mixed:
         [scope] = self._batch.wait_for_containers([self.job], timeout)
 
         def ready() -> bool:
-            return len(self._waiting(scope)) == self._count
+            self._waiting = self._look(scope)
+            return len(self._waiting) == self._count
 
         wait_until(ready, timeout, f"{scope} waits for its signals", interval=2.0, explain=self.job.explain)
         return scope
 
-    def signal(self, scope: str, name: str = "") -> float:
-        """Lets those begin that wait and have `name` in their command line; the node's time of that."""
-        pids = " ".join(pid for pid, command in self._waiting(scope) if name in command)
-        return float(self._node.execute(f"date +%s.%N && kill -USR1 {pids}").stdout)
+    def signal(self, name: str = "") -> float:
+        """Lets those of the waiting begin that have `name` in their command line; the node's time of that."""
+        pids = [pid for pid, command in self._waiting.items() if name in command]
+        for pid in pids:
+            del self._waiting[pid]
+        return float(self._node.execute(f"date +%s.%N && kill -USR1 {' '.join(pids)}").stdout)
 
-    def _waiting(self, scope: str) -> list[tuple[str, str]]:
-        """Process and command line of those that wait for their signal."""
+    def _look(self, scope: str) -> dict[str, str]:
+        """Those that wait for their signal: process and command line."""
         lines = self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()
-        found = [line.split(maxsplit=2) for line in lines]
-        return [(pid, command) for pid, where, command in found if "sigtimedwait" in where]
+        found = [words for words in (line.split(maxsplit=2) for line in lines) if len(words) == 3]
+        return {pid: command for pid, where, command in found if "sigtimedwait" in where}
 
 
 class StorageUser:

@@ -8,8 +8,6 @@ Victim: the storage clients, of whom nobody else may become slow. Innocent: batc
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from beerbench.batch import RUNNING, Batch, Job
@@ -37,16 +35,6 @@ SLOW = 45.0  # within the minute for which batch is known to be innocent
 # guard.toml: effect_timeout, and a precaution before it; what is left is for an emulated node to write and look.
 ACQUITTED_WITHIN = 10.0 + 1.0 + 2.0
 INNOCENT = "burn --seconds 90 --on-signal 1"
-
-
-@pytest.fixture
-def others(node: Machine, tmp_path: Path) -> Iterator[StorageUser]:
-    """Storage users beside the first one."""
-    folder = tmp_path / "others"
-    folder.mkdir()
-    user = StorageUser(node, folder)
-    yield user
-    user.kill()
 
 
 def until(moment: float, what: str) -> None:
@@ -115,13 +103,14 @@ def test_storage_overloads_a_disk_by_itself(
     began = time.time()
     # Together more than the disk can do, with 32 requests in flight at most: slow, and not stuck.
     others.start(rate=RATE, duration=SLOW + 300, disks=("/data/01",), seed=2)
-    until(began + SLOW - 15, "batch is acquitted")
+    open_at = time.time()
+    until(open_at + SLOW - 15, "batch is acquitted")
     idle = idle_share(node, scope, 15)
     assert knobs(node) == had, "it was given back less than it had"
     others.stop()
     over = time.time()
     samples = storage.stop()
-    parts = {"alone": samples.due_between(quiet_from, began), "overloaded": samples.due_between(began, over)}
+    parts = {"alone": samples.due_between(quiet_from, began), "overloaded": samples.due_between(open_at, over)}
     struck = began + time_of.offset
     figures("storage overloads its disk", parts, guard, time_of, struck, {"innocent": scope})
     print(f"{guard.why()}\nafter the acquittal {idle:.0%} of the CPUs that batch may use were idle")

@@ -22,6 +22,7 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
     OBJECTIVE_SECONDS,
+    Disturbed,
     StorageUser,
     assert_one_run,
     assert_undisturbed,
@@ -116,6 +117,8 @@ def attack(
         samples = storage.stop()
     finally:
         storage.kill()
+    if (p99 := percentile(samples.due_between(quiet_from, began), 99)) > OBJECTIVE_SECONDS:
+        raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
     onset = first_over(samples, OBJECTIVE_SECONDS, after=began)
     assert onset is not None or guarded, "no request took long: the attack is none"
     start = (onset or began) + RECOVERY

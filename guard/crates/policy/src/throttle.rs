@@ -163,7 +163,8 @@ impl Throttles {
     }
 
     /// These have made it slow: they start with one `step`. Where others are limited before, all of them have no more than that.
-    /// With more disks than there is room for, who has most gets everything back: nobody on a disk that clients fill.
+    /// With more disks than there is room for, who has most gets everything back: nobody on a disk that clients fill, while
+    /// there is another.
     pub fn begin(&mut self, filesystem: u16, jobs: JobSet, step: f32, now_ns: u64) {
         if let Some(throttle) = self.of_mut(filesystem) {
             if !throttle.may_be(&jobs) {
@@ -174,7 +175,9 @@ impl Throttles {
             return;
         }
         let given = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.given());
-        let room = self.0.iter_mut().max_by(|a, b| given(a).total_cmp(&given(b)));
+        let share = |place: &Option<Throttle>| place.map_or(f32::INFINITY, |throttle| throttle.share);
+        let more = |a: &_, b: &_| given(a).total_cmp(&given(b)).then(share(a).total_cmp(&share(b)));
+        let room = self.0.iter_mut().max_by(|a, b| more(a, b));
         if let Some(place) = room {
             *place = Some(Throttle::new(filesystem, jobs, step, now_ns));
         }
