@@ -1,49 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose job a container is, for the journal. By what the container engine and the kernel say, never by what a job could have
-//! written: the engine's own description of the container (below /run, so no disk is waited for) tells its user and, by the
-//! scratch folder `dir_<pid>` that HTCondor mounts into it, the starter; and the starter's child `docker start -a
-//! HTCJob<cluster>_<proc>_<slot>_PID<pid>` (HTCondor 23, docker universe) tells job and slot.
+//! written: they tell its user and, by the scratch folder `dir_<pid>` that HTCondor mounts into it, the starter; and the
+//! starter's child `docker start -a HTCJob<cluster>_<proc>_<slot>_PID<pid>` (HTCondor 23, docker universe) tells job and slot.
+
+mod engines;
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use intf::journal::Job;
-use serde::Deserialize;
-
-/// A description has some 50 KiB; with the longest environment that the kernel lets a process have, some megabytes.
-const LIMIT: u64 = 16 << 20;
-
-/// Where engines keep descriptions of running containers: beginning of the scope's name, folder, file in the folder of the
-/// container.
-const ENGINES: [(&str, &str, &str); 2] = [
-    ("docker-", "run/containerd/io.containerd.runtime.v2.task/moby", "config.json"),
-    ("libpod-", "run/containers/storage/overlay-containers", "userdata/config.json"),
-];
-
-/// What is needed of an OCI runtime configuration (runtime-spec, config.md).
-#[derive(Deserialize)]
-struct Description {
-    process: Process,
-    #[serde(default)]
-    mounts: Vec<Mount>,
-}
-
-#[derive(Deserialize)]
-struct Process {
-    user: User,
-}
-
-#[derive(Deserialize)]
-struct User {
-    uid: u32,
-}
-
-#[derive(Deserialize)]
-struct Mount {
-    #[serde(default)]
-    source: String,
-}
 
 /// A process of HTCondor that keeps a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +87,8 @@ impl Identities {
     /// # Errors
     /// The engine's description of it cannot be read.
     pub fn keeper(&self, scope: &str) -> Result<Keeper, Unknown> {
-        let description = self.description(scope).ok_or(Unknown)?;
-        let Some(pid) = description.mounts.iter().find_map(|mount| starter_of(&mount.source)) else {
+        let description = engines::description(&self.root, scope).ok_or(Unknown)?;
+        let Some(pid) = description.sources.iter().find_map(|source| starter_of(source)) else {
             return Ok(Keeper::Nobody);
         };
         let Some(begun) = self.begun(pid)? else { return Ok(Keeper::Gone) };
@@ -153,22 +118,13 @@ impl Identities {
 
     fn look(&self, scope: &str) -> Job {
         let mut job = Job { scope: scope.to_owned(), ..Job::default() };
-        let Some(description) = self.description(scope) else { return job };
-        job.owner = self.user(description.process.user.uid);
-        let starter = description.mounts.iter().find_map(|mount| starter_of(&mount.source));
+        let Some(description) = engines::description(&self.root, scope) else { return job };
+        job.owner = self.user(description.uid);
+        let starter = description.sources.iter().find_map(|source| starter_of(source));
         if let Some((id, slot)) = starter.and_then(|pid| self.container_of(pid)) {
             (job.id, job.slot) = (id, slot);
         }
         job
-    }
-
-    fn description(&self, scope: &str) -> Option<Description> {
-        let (name, folder, file) = ENGINES.iter().find(|(name, ..)| scope.starts_with(name))?;
-        let container = scope.strip_prefix(name)?.strip_suffix(".scope")?;
-        let plain = !container.is_empty() && container.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        let path = self.root.join(folder).join(container).join(file);
-        let file = std::fs::File::open(path).ok().filter(|_| plain)?;
-        serde_json::from_reader(std::io::BufReader::new(file.take(LIMIT))).ok()
     }
 
     /// Job and slot, of the starter's child that waits for the container's end.

@@ -327,7 +327,13 @@ fn more_disks_than_there_is_room_for() {
     throttles.make_way(40, jobs(&[4]), S);
     throttles.give_way(1 << 40, STEP, S);
     (10..10 + DISKS as u16).for_each(|filesystem| throttles.begin(filesystem, jobs(&[2]), STEP, 10 * S));
-    assert!(throttles.of(40).is_some() && throttles.iter().count() == DISKS);
+    assert!(throttles.of(40).is_some());
+    assert_eq!(throttles.iter().count(), DISKS);
+    // Where all do, one of them has to.
+    throttles.give_way(u128::MAX, STEP, 11 * S);
+    throttles.begin(50, jobs(&[2]), STEP, 12 * S);
+    assert!(throttles.of(50).is_some());
+    assert_eq!(throttles.iter().count(), DISKS);
 }
 
 #[test]
