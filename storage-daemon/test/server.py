@@ -17,7 +17,7 @@ import segment
 from control import Control
 
 TOP = Path(__file__).resolve().parent.parent
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 FIRST_OF_CLIENTS = 32768  # Linux, net.ipv4.ip_local_port_range
 # For clients that are held on purpose.
 PATIENT = {"XRD_REQUESTTIMEOUT": "100", "XRD_STREAMTIMEOUT": "100"}
