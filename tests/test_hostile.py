@@ -24,10 +24,10 @@ from test_protection_disk import AGAIN, RATE, wait_until_learned
 
 ALONE = 15.0
 ATTACK = 20.0
-# Processes of both jobs; without a fork bomb it is 13. An emulated node forks some 20 times a second, or twice where no
-# memory is left.
-MANY, MANY_IN_MIX = 100, 50
-FORKS, MEMORY = "fork-bomb --seconds 60", "hog-memory --size 1GiB --seconds 60"
+# Processes of both jobs; without a fork bomb it is 13. An emulated node forks some 20 times a second, or once or twice
+# where no memory is left.
+MANY, MANY_IN_MIX = 100, 30
+FORKS, MEMORY = "fork-bomb --seconds 90", "hog-memory --size 1GiB --seconds 150"
 # One thread each, of which any number may be in one job.
 CPU = ["burn --seconds 30"] * 6
 # The host, by the interface that storage clients come by; nobody listens there.
@@ -100,7 +100,7 @@ def attack(
     if MEMORY in hogs:
         # Before the others: of hundreds of processes it has too little CPU to take memory.
         hostile.signal(MEMORY)
-        wait_until(lambda: number(node, "memory.events", "max") > hits, 30, "the hog has all memory it may have")
+        wait_until(lambda: number(node, "memory.events", "max") > hits, 90, "the hog has all memory it may have")
     batch.signal(beside)
     before = counters(node, scope, beside)
     together = time.time()
@@ -111,7 +111,7 @@ def attack(
     counted = time.time()
     if FORKS in hogs:
         many = MANY if hogs == [FORKS] else MANY_IN_MIX
-        wait_until(lambda: number(node, "pids.peak") > many, 40, "there are many processes")
+        wait_until(lambda: number(node, "pids.peak") > many, 60, "there are many processes")
     over = time.time()
     processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
     samples = storage.stop()
@@ -145,7 +145,7 @@ def test_storage_does_not_notice(
     # has little of it.
     used = seen.hostile_cpu + seen.innocent_cpu
     part = seen.innocent_cpu / used
-    assert used > 0.2 * ATTACK
+    assert used > 0.1 * ATTACK
     assert part <= 0.7 or not {CPU[0], NETWORK} & set(hogs)
     assert seen.sent - seen.served > 0.3 * seen.served or hogs != [NETWORK]
     assert max(seen.client[name]["over_objective"] for name in ("all", "attack")) <= 0.01
