@@ -11,6 +11,8 @@ use policy::{Hold, JobSet};
 
 /// podman keeps its monitor of a container beside it in the slice: no job, and it must not be blamed as one.
 pub const MONITOR: &str = "libpod-conmon-";
+/// What its containers are called; with [`MONITOR`] in mind.
+const MONITORED: &str = "libpod-";
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct JobTable {
     /// Jobs for which there was no place.
     beyond: u32,
     monitored: bool,
+    /// There are more monitors than containers that they could be of.
+    bereft: bool,
     /// When it was last looked (CLOCK_MONOTONIC).
     looked_ns: u64,
     version: u64,
@@ -58,6 +62,7 @@ impl JobTable {
             resting: JobSet::default(),
             beyond: 0,
             monitored: false,
+            bereft: false,
             looked_ns: 0,
             version: 0,
             fault: false,
@@ -84,7 +89,7 @@ impl JobTable {
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
         let (known, mut full) = (&self.oldest_first, false);
         let (mut beyond, mut listed) = (0, 0);
-        let mut monitored = false;
+        let (mut monitors, mut containers) = (0, 0);
         let outcome = self.children.each(|name, number| {
             listed += 1;
             if listed > LISTED_MOST {
@@ -92,9 +97,10 @@ impl JobTable {
                 return ControlFlow::Break(());
             }
             if name.starts_with(MONITOR) {
-                monitored = true;
+                monitors += 1;
                 return ControlFlow::Continue(());
             }
+            containers += u32::from(name.starts_with(MONITORED));
             // There may be ten thousand, and this is the control loop: neither known ones nor free places are looked for one by one.
             let number_of = |place: &usize| places.get(*place)?.as_ref().map(|job| job.number);
             let at = known.binary_search_by_key(&Some(number), number_of).ok().and_then(|at| known.get(at));
@@ -120,7 +126,7 @@ impl JobTable {
         self.fault = outcome.is_err();
         // Otherwise it is not known who is there: who was, is.
         if !self.fault {
-            (self.beyond, self.monitored) = (beyond, monitored);
+            (self.beyond, self.monitored, self.bereft) = (beyond, monitors > 0, monitors > containers);
             if listed > LISTED_MOST {
                 self.look_for_unseen();
             }
@@ -180,6 +186,11 @@ impl JobTable {
     /// Are there monitors of containers in the slice, which would stand still with it?
     pub fn monitored(&self) -> bool {
         self.monitored
+    }
+
+    /// Has a container ended, and its monitor does not know it yet? Or it has just begun, and its container comes.
+    pub fn bereft(&self) -> bool {
+        self.bereft
     }
 
     /// The same, but so that monitors run on: what ends in a slice that stands still they cannot see, and podman, which waits for
@@ -328,10 +339,13 @@ mod tests {
         slice.table.look(true, &JobSet::default());
         let both = Hold::Jobs(slice.table.living());
         assert_eq!((slice.table.sparing_monitors(Hold::All), slice.table.count()), (both, 2));
+        assert!(!slice.table.bereft());
         let one = Hold::Jobs(slice.place("libpod-a.scope").into_iter().collect());
         assert_eq!(slice.table.sparing_monitors(one), one);
         assert_eq!(slice.table.sparing_monitors(Hold::Nobody), Hold::Nobody);
         slice.end("libpod-a.scope");
+        slice.table.look(true, &JobSet::default());
+        assert!(slice.table.bereft());
         slice.end("docker-b.scope");
         slice.table.look(true, &JobSet::default());
         assert_eq!(slice.table.sparing_monitors(Hold::All), Hold::All, "of nobody");

@@ -357,8 +357,10 @@ impl<F: Freezer> ControlLoop<F> {
         }
         let clock = &self.clock;
         let hold = actions.hold.of_living(&self.board.jobs.living());
-        // Who is to leave must be able to: its engine first kills what is in the container, and then its monitor has to run.
-        let hold = if actions.leave.any() { self.board.jobs.sparing_monitors(hold) } else { hold };
+        // Who is to leave must be able to: its engine first kills what is in the container, and then its monitor has to run. So it
+        // has to when somebody else has ended the container.
+        let leaves = actions.leave.any() || self.board.jobs.bereft();
+        let hold = if leaves { self.board.jobs.sparing_monitors(hold) } else { hold };
         let outcome = match self.freezer.plan(hold) {
             Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),

@@ -471,6 +471,26 @@ fn who_leaves_can_be_reaped_by_his_monitor_and_a_monitor_alone_is_no_job() {
 }
 
 #[test]
+fn a_monitor_whose_container_was_ended_runs_while_the_others_stand_still() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    let scope = |rig: &Rig, name: &str| rig.folders.path().join("jobs.slice").join(name);
+    for name in ["libpod-a.scope", "libpod-conmon-a.scope", "docker-b.scope"] {
+        std::fs::create_dir(scope(&rig, name)).unwrap();
+    }
+    rig.pass(3 * SECOND_NS);
+    rig.control.shared.orders.freeze_until_ns.store(u64::MAX, Ordering::Relaxed);
+    rig.pass(SECOND_NS);
+    assert_eq!(rig.control.freezer.applied(), Hold::All);
+    std::fs::remove_dir(scope(&rig, "libpod-a.scope")).unwrap();
+    rig.pass(SECOND_NS);
+    let other = Hold::Jobs(rig.control.board.jobs.living());
+    assert_eq!((rig.control.freezer.applied(), rig.control.board.jobs.count()), (other, 1));
+    std::fs::remove_dir(scope(&rig, "libpod-conmon-a.scope")).unwrap();
+    rig.pass(SECOND_NS);
+    assert_eq!(rig.control.freezer.applied(), Hold::All);
+}
+
+#[test]
 fn the_next_guard_knows_of_an_emergency() {
     let mut rig = Rig::new(RecordingFreezer::default());
     rig.control.ladder =
