@@ -92,7 +92,7 @@ def tail(step: Step) -> list[str]:
 
 
 def run(step: Step) -> tuple[bool, float]:
-    """Runs one step; its output goes to its log, and to the terminal when it is live."""
+    """Runs one step; its output goes to its log, and to the terminal when it is live or when it fails."""
     started = time.monotonic()
     with (
         log_of(step).open("wb") as sink,
@@ -107,7 +107,10 @@ def run(step: Step) -> tuple[bool, float]:
             if step.live:
                 sys.stdout.buffer.write(line)
                 sys.stdout.flush()
-    return process.returncode == 0, time.monotonic() - started
+    seconds = time.monotonic() - started
+    if process.returncode != 0 and not step.live:
+        print(*tail(step), sep="\n")
+    return process.returncode == 0, seconds
 
 
 def main(argv: list[str]) -> int:
@@ -133,7 +136,7 @@ def main(argv: list[str]) -> int:
         print(f"[{number}/{len(steps)}] {step.name}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s", flush=True)
         results.append((step, passed, seconds))
 
-    # Here and not where it failed: of a long run often only the end is seen. A live step has printed its own.
+    # Once more: of a long run often only the end is seen.
     for step in (step for step, passed, _ in results if not passed and not step.live):
         print(f"\nThe end of {step.name}:", *tail(step), sep="\n")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,13 +60,15 @@ def knobs(node: Machine) -> tuple[str, ...]:
     return tuple(text.split("\n"))
 
 
-def cpus_used(node: Machine, cgroup: str, seconds: float) -> float:
-    """Of all that is in it, by the node's clock, while so much time passes here."""
-    look = f"sed -n 's/^usage_usec //p' {cgroup}/cpu.stat; cut -d' ' -f1 /proc/uptime"
-    first = [float(word) for word in node.execute(look).stdout.split()]
-    time.sleep(seconds)
-    last = [float(word) for word in node.execute(look).stdout.split()]
-    return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
+def cpu_ticks(node: Machine, scope: str) -> tuple[int, int]:
+    """Of the CPUs that a job may use: those in which they were idle (proc_stat(5): idle, iowait), and all."""
+    allowed, *stat = node.execute(f"cat {scope}/cpuset.cpus.effective; grep '^cpu[0-9]' /proc/stat").stdout.splitlines()
+    mine = set()
+    for part in allowed.split(","):
+        first, _, last = part.partition("-")
+        mine |= {f"cpu{number}" for number in range(int(first), int(last or first) + 1)}
+    ticks = [[int(word) for word in line.split()[1:9]] for line in stat if line.split()[0] in mine]
+    return sum(one[3] + one[4] for one in ticks), sum(map(sum, ticks))
 
 
 def assert_one_run(job: Job) -> None:
@@ -149,11 +150,10 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 
 
-# Those that one job began, where in the kernel each of them is, and what it was called with.
+# Those that one job began, and where in the kernel each of them is.
 PAYLOADS = (
     "for pid in $(cat {scope}/cgroup.procs); do "
-    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || '
-    "echo $pid $(cat /proc/$pid/wchan) $(tr '\\0' ' ' < /proc/$pid/cmdline); done"
+    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || echo $pid $(cat /proc/$pid/wchan); done'
 )
 
 
@@ -162,7 +162,6 @@ class Mixed:
 
     def __init__(self, node: Machine, batch: Batch, payloads: Sequence[str], memory: str = "256MB") -> None:
         self._node, self._batch, self._count = node, batch, len(payloads)
-        self._waiting: dict[str, str] = {}
         script = " & ".join(f"beer-payload {one} --on-signal 1" for one in payloads)
         # The last line of that name counts.
         more = f"executable = /bin/sh\nrequest_memory = {memory}"
@@ -173,24 +172,18 @@ class Mixed:
         [scope] = self._batch.wait_for_containers([self.job], timeout)
 
         def ready() -> bool:
-            self._waiting = self._look(scope)
-            return len(self._waiting) == self._count
+            return sum("sigtimedwait" in line[-1] for line in self._payloads(scope)) == self._count
 
         wait_until(ready, timeout, f"{scope} waits for its signals", interval=2.0, explain=self.job.explain)
         return scope
 
-    def signal(self, name: str = "") -> float:
-        """Lets those of the waiting begin that have `name` in their command line; the node's time of that."""
-        pids = [pid for pid, command in self._waiting.items() if name in command]
-        for pid in pids:
-            del self._waiting[pid]
-        return float(self._node.execute(f"date +%s.%N && kill -USR1 {' '.join(pids)}").stdout)
+    def signal(self, scope: str) -> float:
+        """Lets all of them begin; the node's time of that."""
+        pids = " ".join(line[0] for line in self._payloads(scope))
+        return float(self._node.execute(f"date +%s.%N && kill -USR1 {pids}").stdout)
 
-    def _look(self, scope: str) -> dict[str, str]:
-        """Those that wait for their signal: process and command line."""
-        lines = self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()
-        found = [words for words in (line.split(maxsplit=2) for line in lines) if len(words) == 3]
-        return {pid: command for pid, where, command in found if "sigtimedwait" in where}
+    def _payloads(self, scope: str) -> list[list[str]]:
+        return [line.split() for line in self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()]
 
 
 class StorageUser:

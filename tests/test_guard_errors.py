@@ -31,13 +31,13 @@ def fingerprint(node: Machine) -> str:
 )
 def test_malformed_configuration(node: Machine, edit: str, named: str) -> None:
     before = fingerprint(node)
-    node.execute(f"cp {CONFIG} /root/bad.toml && sed -i -E '{edit}' /root/bad.toml && ! cmp -s {CONFIG} /root/bad.toml")
-    for command in ("beer-guard check-config /root/bad.toml", "beer-guard run --config /root/bad.toml"):
+    node.execute(f"cp {CONFIG} /run/bad.toml && sed -i -E '{edit}' /run/bad.toml && ! cmp -s {CONFIG} /run/bad.toml")
+    for command in ("beer-guard check-config /run/bad.toml", "beer-guard run --config /run/bad.toml"):
         result = node.execute(command, check=False)
         assert result.status != 0, f"{command} accepted it"
         lines = (result.stderr + result.stdout).strip().splitlines()
         assert len(lines) == 1, f"more than one line:\n{result.stderr}{result.stdout}"
-        assert "/root/bad.toml" in lines[0]
+        assert "/run/bad.toml" in lines[0]
         assert named in lines[0]
     assert fingerprint(node) == before
 

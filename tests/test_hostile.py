@@ -19,15 +19,13 @@ from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import Neighbours
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import Mixed, StorageUser, assert_one_run, assert_undisturbed, figures, report_of
+from support import Mixed, StorageUser, assert_one_run, assert_undisturbed, cpu_ticks, figures, report_of
 from test_protection_disk import AGAIN, RATE, wait_until_learned
 
 ALONE = 15.0
 ATTACK = 20.0
-# Processes of both jobs; without a fork bomb it is 13. An emulated node forks some 20 times a second, or once or twice
-# where no memory is left.
-MANY, MANY_IN_MIX = 100, 30
-FORKS, MEMORY = "fork-bomb --seconds 90", "hog-memory --size 1GiB --seconds 150"
+# Hundreds of processes leave the memory hog of a mix little CPU: it is done with its memory some time after them.
+FORKS, MEMORY = "fork-bomb --seconds 25", "hog-memory --size 1GiB --seconds 150"
 # One thread each, of which any number may be in one job.
 CPU = ["burn --seconds 30"] * 6
 # The host, by the interface that storage clients come by; nobody listens there.
@@ -68,6 +66,7 @@ class Seen:
     innocent: Job
     hostile_cpu: float
     innocent_cpu: float
+    idle: float
     sent: int
     served: float
     processes: int
@@ -96,34 +95,28 @@ def attack(
     hits = number(node, "memory.events", "max")
     quiet_from = time.time()
     time.sleep(ALONE)
-    began = time.time()
-    if MEMORY in hogs:
-        # Before the others: of hundreds of processes it has too little CPU to take memory.
-        hostile.signal(MEMORY)
-        wait_until(lambda: number(node, "memory.events", "max") > hits, 90, "the hog has all memory it may have")
     batch.signal(beside)
-    before = counters(node, scope, beside)
-    together = time.time()
-    if hogs != [MEMORY]:
-        hostile.signal()
+    before = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
+    began = time.time()
+    hostile.signal(scope)
     time.sleep(ATTACK)
-    own, others, sent = (now - then for now, then in zip(counters(node, scope, beside), before, strict=True))
     counted = time.time()
-    if FORKS in hogs:
-        many = MANY if hogs == [FORKS] else MANY_IN_MIX
-        wait_until(lambda: number(node, "pids.peak") > many, 60, "there are many processes")
+    after = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
+    own, others, sent, idle, ticks = (now - then for now, then in zip(after, before, strict=True))
+    if MEMORY in hogs:
+        wait_until(lambda: number(node, "memory.events", "max") > hits, 120, "the hog has all memory it may have")
     over = time.time()
     processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
     samples = storage.stop()
-    spans = {"alone": (quiet_from, began), "all": (began, over), "attack": (together, counted)}
+    spans = {"alone": (quiet_from, began), "all": (began, over), "attack": (began, counted)}
     parts = {name: samples.due_between(*span) for name, span in spans.items()}
     client = figures(case, parts, guard if protected else None)
     served = float(parts["attack"].size.sum())
     print(f"{processes} processes at most, {hits} times at the limit of memory")
-    print(f"CPU: {own / 1e6:.1f} s for the hostile, {others / 1e6:.1f} s for the innocent")
+    print(f"CPU: {own / 1e6:.1f} s for the hostile, {others / 1e6:.1f} s for the innocent, {idle / ticks:.0%} idle")
     print(f"{sent / 1e6:.0f} MB left the node, {served / 1e6:.0f} MB of them for the storage client\n{guard.why()}")
     assert_undisturbed(neighbours, quiet_from, over)
-    return Seen(client, innocent, own / 1e6, others / 1e6, sent, served, processes, hits)
+    return Seen(client, innocent, own / 1e6, others / 1e6, idle / ticks, sent, served, processes, hits)
 
 
 @AGAIN
@@ -139,14 +132,13 @@ def test_storage_does_not_notice(
     hogs: list[str],
 ) -> None:
     seen = attack(node, batch, guard, storage, neighbours, request.node.callspec.id, hogs)
-    # It was an attack.
+    # It was an attack: an emulated node forks some 20 times a second, and a quiet job has four processes.
+    assert seen.processes > 100 or FORKS not in hogs
     assert seen.hits > 0 or MEMORY not in hogs
-    # An emulated processor is what limits CPU hogs and the network: they had their part of that. In a mix the network
-    # has little of it.
-    used = seen.hostile_cpu + seen.innocent_cpu
-    part = seen.innocent_cpu / used
-    assert used > 0.1 * ATTACK
-    assert part <= 0.7 or not {CPU[0], NETWORK} & set(hogs)
+    # An emulated processor is what limits CPU hogs and the network, in some runs to less than storage sends: they left
+    # nothing of it, and had their part. Of what others leave it in a mix there is little.
+    part = seen.innocent_cpu / (seen.hostile_cpu + seen.innocent_cpu)
+    assert (part <= 0.7 and seen.idle < 0.1) or not {CPU[0], NETWORK} & set(hogs)
     assert seen.sent - seen.served > 0.3 * seen.served or hogs != [NETWORK]
     assert max(seen.client[name]["over_objective"] for name in ("all", "attack")) <= 0.01
     assert part >= 0.3, "the innocent starved"

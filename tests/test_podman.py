@@ -20,11 +20,11 @@ pytestmark = pytest.mark.full
 # As HTCondor would have it, but of a starter that has ended: no process has this number (kernel, PID_MAX_LIMIT).
 SCRATCH = "/run/beer-test/dir_4194304"
 RUN = f"""set -e
-mkdir -p {SCRATCH}/work /run/beer-test/root/usr
-ln -s usr/lib /run/beer-test/root/lib
-ln -s usr/lib64 /run/beer-test/root/lib64
+mkdir -p {SCRATCH}/work /run/beer-test/rootfs/usr
+ln -s usr/lib /run/beer-test/rootfs/lib
+ln -s usr/lib64 /run/beer-test/rootfs/lib64
 podman run --detach --name orphan --cgroup-parent=beer-jobs.slice --network=none --volume=/usr:/usr:ro \\
-  --volume={SCRATCH}/work:/mnt --rootfs /run/beer-test/root /usr/bin/sleep 1000"""
+  --volume={SCRATCH}/work:/mnt --rootfs /run/beer-test/rootfs /usr/bin/sleep 1000"""
 KILLED = 128 + 9
 
 

@@ -58,7 +58,7 @@ def test_a_mix_of_all(
     wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
     batch.signal(peaceful)
     began = time.time()
-    struck = hog.signal()
+    struck = hog.signal(hostile)
     wait_until(lambda: time.time() > began + ATTACK, ATTACK + 60, "the attack has had its time", interval=1.0)
     samples = storage.stop()
     parts = {"alone": samples.due_between(quiet_from, began)}

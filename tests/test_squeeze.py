@@ -8,13 +8,14 @@ job, which runs on with less and is never frozen.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import cpus_used, knobs
+from support import knobs
 from test_site_signal import set_value
 
 SCRIPT = r"""#!/bin/sh
@@ -69,6 +70,15 @@ def network_limits(node: Machine) -> int:
     return node.execute("nft list chain inet beer limit_batch").stdout.count("limit rate over")
 
 
+def cpus_used(node: Machine) -> float:
+    """Of all jobs together, over some seconds of the node's time."""
+    look = f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat; cut -d' ' -f1 /proc/uptime"
+    first = [float(word) for word in node.execute(look).stdout.split()]
+    time.sleep(LOOKED)
+    last = [float(word) for word in node.execute(look).stdout.split()]
+    return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
+
+
 def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     node: Machine, batch: Batch, guard: Guard, tmp_path: Path
 ) -> None:
@@ -83,7 +93,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     job = batch.submit("burn --seconds 900 --on-signal 1")
     batch.signal(batch.wait_until_ready(job, timeout=240))
     before = knobs(node)
-    free = cpus_used(node, JOBS, LOOKED)
+    free = cpus_used(node)
 
     set_value(node, "20")
     wait_until(lambda: guard.metric("beer_batch_allowed_ratio") < len(RESOURCES), 60, "less of it", explain=guard.why)
@@ -99,7 +109,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
         return node.execute(f"cat {JOBS}/cpu.max").stdout.startswith("5000 ")
 
     wait_until(quota, 60, "5 % of the one CPU")
-    squeezed = cpus_used(node, JOBS, LOOKED)
+    squeezed = cpus_used(node)
     print(f"CPUs used by batch: {free:.2f} free, {squeezed:.3f} with the least")
     assert squeezed < 2 * FLOOR, "a quota of a twentieth of a CPU"
     assert free > 4 * squeezed
@@ -134,5 +144,5 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     assert network_limits(node) == 0
     tidy = f"ls {DROP_INS} 2>/dev/null | grep -E 'AllowedCPUs|CPUQuota|CPUWeight|MemoryHigh' || true"
     wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
-    assert cpus_used(node, JOBS, LOOKED) > 4 * squeezed
+    assert cpus_used(node) > 4 * squeezed
     assert job.status == RUNNING

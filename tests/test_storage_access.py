@@ -13,9 +13,9 @@ IMAGE_RUN = "docker run --rm --network bridge --add-host $(hostname):host-gatewa
 
 def in_container(node: Machine, command: str, keytab: str = "batch") -> tuple[int, str]:
     """A shell command in a container of the job image, as a job would have it."""
-    node.execute(f"install -m 0600 /etc/beer/keys/{keytab}.keytab /root/job.keytab")
+    node.execute(f"install -m 0600 /etc/beer/keys/{keytab}.keytab /run/job.keytab")
     result = node.execute(
-        f"{IMAGE_RUN} -v /root/job.keytab:/job.keytab:ro -e XrdSecSSSKT=/job.keytab beer-job:latest "
+        f"{IMAGE_RUN} -v /run/job.keytab:/job.keytab:ro -e XrdSecSSSKT=/job.keytab beer-job:latest "
         f"/bin/sh -c '{command}'",
         check=False,
         timeout=240,
@@ -60,9 +60,9 @@ def test_containers_reach_only_the_xrootd_port(node: Machine) -> None:
         "    except OSError: print(port, 0)\\n"
     )
     host = node.execute("hostname").stdout.strip()
-    node.execute(f"printf '{probe}' > /root/probe.py")
+    node.execute(f"printf '{probe}' > /run/probe.py")
     said = node.execute(
-        f"{IMAGE_RUN} -v /root/probe.py:/probe.py:ro beer-job:latest python3 /probe.py {host}", timeout=240
+        f"{IMAGE_RUN} -v /run/probe.py:/probe.py:ro beer-job:latest python3 /probe.py {host}", timeout=240
     ).stdout
     reached = {line.split()[0] for line in said.splitlines() if line.endswith(" 1")}
     assert reached == {"1094"}, said

@@ -62,19 +62,19 @@ class Server:
         folder.mkdir(exist_ok=True)
         for name in ("admin", "pid", "segment", "data/01/store", "data/01/jobs", "data/02/store"):
             (folder / name).mkdir(parents=True)
-        subprocess.run([TOP / "config" / "beer-storage-keys", "--root", folder / "root"], check=True)
+        subprocess.run([TOP / "config" / "beer-storage-keys", "--root", folder / "installed"], check=True)
         shutil.copy(TOP / "config" / "beer-policy.cfg", self.policy_file)
         self.write_config()
         folder.chmod(0o755)
         self.control.path.parent.mkdir(mode=0o755)
         for path in [folder, *folder.rglob("*")]:
-            if (folder / "root/etc/beer") not in path.parents and path != self.control.path.parent:
+            if (folder / "installed/etc/beer") not in path.parents and path != self.control.path.parent:
                 shutil.chown(path, "xrootd", "xrootd")
 
     def write_config(self, replace: dict[str, str] | None = None, append: str = "") -> None:
         """The shipped files, moved into this folder; `replace` changes lines that begin with the key."""
         places = {
-            "/etc/xrootd/beer.keytab": f"{self.folder}/root/etc/xrootd/beer.keytab",
+            "/etc/xrootd/beer.keytab": f"{self.folder}/installed/etc/xrootd/beer.keytab",
             "/etc/xrootd/beer-authdb": f"{self.folder}/authdb",
             "/run/beer/storage/beer.lat": str(self.segment_file),
             "/run/beer/storage/beer.info": str(self.info_socket),
@@ -165,7 +165,7 @@ class Server:
     def client_env(self, user: str = "storage") -> dict[str, str]:
         return os.environ | {
             "XrdSecPROTOCOL": "sss",
-            "XrdSecSSSKT": str(self.folder / f"root/etc/beer/keys/{user}.keytab"),
+            "XrdSecSSSKT": str(self.folder / f"installed/etc/beer/keys/{user}.keytab"),
             "XRD_CONNECTIONRETRY": "1",
             "XRD_REQUESTTIMEOUT": "20",
             "XRD_STREAMTIMEOUT": "20",

@@ -11,8 +11,8 @@ use policy::{Hold, JobSet};
 
 /// podman keeps its monitor of a container beside it in the slice: no job, and it must not be blamed as one.
 pub const MONITOR: &str = "libpod-conmon-";
-/// What its containers are called; with [`MONITOR`] in mind.
-const MONITORED: &str = "libpod-";
+/// What its containers, and all that is podman's, are called.
+const PODMAN: &str = "libpod-";
 
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub struct JobTable {
     resting: JobSet,
     /// Jobs for which there was no place.
     beyond: u32,
-    monitored: bool,
-    /// There are more monitors than containers that they could be of.
-    bereft: bool,
+    /// podman's monitors, and containers that they could be of.
+    monitors: u32,
+    monitored: u32,
     /// When it was last looked (CLOCK_MONOTONIC).
     looked_ns: u64,
     version: u64,
@@ -61,8 +61,8 @@ impl JobTable {
             oldest_first: Vec::new(),
             resting: JobSet::default(),
             beyond: 0,
-            monitored: false,
-            bereft: false,
+            monitors: 0,
+            monitored: 0,
             looked_ns: 0,
             version: 0,
             fault: false,
@@ -89,7 +89,7 @@ impl JobTable {
         let (places, resting, version) = (&mut self.places, &self.resting, &mut self.version);
         let (known, mut full) = (&self.oldest_first, false);
         let (mut beyond, mut listed) = (0, 0);
-        let (mut monitors, mut containers) = (0, 0);
+        let (mut monitors, mut monitored) = (0, 0);
         let outcome = self.children.each(|name, number| {
             listed += 1;
             if listed > LISTED_MOST {
@@ -100,7 +100,7 @@ impl JobTable {
                 monitors += 1;
                 return ControlFlow::Continue(());
             }
-            containers += u32::from(name.starts_with(MONITORED));
+            monitored += u32::from(name.starts_with(PODMAN));
             // There may be ten thousand, and this is the control loop: neither known ones nor free places are looked for one by one.
             let number_of = |place: &usize| places.get(*place)?.as_ref().map(|job| job.number);
             let at = known.binary_search_by_key(&Some(number), number_of).ok().and_then(|at| known.get(at));
@@ -126,7 +126,7 @@ impl JobTable {
         self.fault = outcome.is_err();
         // Otherwise it is not known who is there: who was, is.
         if !self.fault {
-            (self.beyond, self.monitored, self.bereft) = (beyond, monitors > 0, monitors > containers);
+            (self.beyond, self.monitors, self.monitored) = (beyond, monitors, monitored);
             if listed > LISTED_MOST {
                 self.look_for_unseen();
             }
@@ -185,18 +185,18 @@ impl JobTable {
 
     /// Are there monitors of containers in the slice, which would stand still with it?
     pub fn monitored(&self) -> bool {
-        self.monitored
+        self.monitors > 0
     }
 
     /// Has a container ended, and its monitor does not know it yet? Or it has just begun, and its container comes.
     pub fn bereft(&self) -> bool {
-        self.bereft
+        self.monitors > self.monitored
     }
 
     /// The same, but so that monitors run on: what ends in a slice that stands still they cannot see, and podman, which waits for
     /// them, ends nothing there. A container that begins now is seen within a second. With more jobs than places it stays as it is.
     pub fn sparing_monitors(&self, hold: Hold) -> Hold {
-        let all = hold == Hold::All && self.monitored && self.complete();
+        let all = hold == Hold::All && self.monitored() && self.complete();
         Some(self.living()).filter(|living| all && !living.is_empty()).map_or(hold, Hold::Jobs)
     }
 
