@@ -15,7 +15,7 @@ impl Notifier {
         Notifier { wanted: std::env::var_os("NOTIFY_SOCKET").is_some() }
     }
 
-    /// The first tick is done.
+    /// The first round is done. Told again it changes nothing.
     pub fn ready(&self) {
         self.send(&[NotifyState::Ready]);
     }

@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,13 +39,15 @@ fn node(script: &str) -> (NodeFolders, Config) {
     (folders, Config::parse("test", &text).unwrap())
 }
 
+fn command(folders: &NodeFolders, name: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_beer-guard"));
+    command.args(["run-exec", name, "--config"]).arg(folders.path("guard.toml"));
+    command.stderr(Stdio::from(std::fs::File::create(folders.path("log")).unwrap()));
+    command
+}
+
 fn run_exec(folders: &NodeFolders, name: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_beer-guard"))
-        .args(["run-exec", name, "--config"])
-        .arg(folders.path("guard.toml"))
-        .stderr(Stdio::from(std::fs::File::create(folders.path("log")).unwrap()))
-        .spawn()
-        .unwrap()
+    command(folders, name).spawn().unwrap()
 }
 
 fn end(mut child: Child) {
@@ -84,6 +87,22 @@ fn what_a_command_prints_is_what_the_guard_reads() {
     let after = reading(1);
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(reading(1), after, "nobody writes it, and it grows old");
+}
+
+#[test]
+fn whoever_waited_for_the_start_finds_readings() {
+    let (folders, config) = node("sleep 0.3; echo \"{\\\"a\\\": ${#NOTIFY_SOCKET}, \\\"b.c\\\": 1}\"\n");
+    let systemd = UnixDatagram::bind(folders.path("notify")).unwrap();
+    systemd.set_read_timeout(Some(WITHIN)).unwrap();
+    let child = command(&folders, "site").env("NOTIFY_SOCKET", folders.path("notify")).spawn().unwrap();
+    let mut told = [0; 64];
+    let length = systemd.recv(&mut told).unwrap();
+    assert_eq!(String::from_utf8_lossy(&told[..length]).trim(), "READY=1");
+    assert_eq!(faults_of_it(&config), Vec::<String>::new());
+    let readings = std::fs::read_to_string(folders.path("exec/site/readings.json")).unwrap();
+    let readings: intf::exec::Readings = serde_json::from_str(&readings).unwrap();
+    assert_eq!(readings.values["a"].value, 0.0, "the command cannot tell systemd anything");
+    end(child);
 }
 
 #[test]

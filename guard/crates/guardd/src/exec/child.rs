@@ -39,8 +39,14 @@ pub(crate) enum Failure {
 /// Runs it; what it says of its errors goes to ours.
 pub(crate) fn output(command: &[String], timeout: Duration, shutdown: &AtomicBool) -> Result<Vec<u8>, Failure> {
     let (program, arguments) = command.split_first().ok_or_else(|| std::io::Error::from(ErrorKind::NotFound))?;
-    let mut child =
-        Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;
+    // Whether the service has started is not the command's to tell.
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
     let printed = follow(&mut child, timeout, shutdown);
     // Before it is reaped: until then nobody else can have its number.
     let killed = rustix::process::kill_process_group(rustix::process::Pid::from_child(&child), Signal::KILL);

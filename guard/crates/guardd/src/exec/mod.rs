@@ -14,6 +14,7 @@ use intf::exec::{Printed, Readings, READINGS};
 use policy::{Config, ConfigError, Exec};
 
 use crate::clock::Clock;
+use crate::notify::Notifier;
 use child::Failure;
 
 pub(crate) use child::output;
@@ -38,11 +39,13 @@ pub fn readings_of(config: &Config, exec: &Exec) -> PathBuf {
     config.paths.exec.join(&exec.name).join(READINGS)
 }
 
-/// Until the flag is up.
+/// Until the flag is up. The service has started when the command has ended for the first time: what it printed is there for whoever
+/// waited for the start.
 ///
 /// # Errors
 /// The readings cannot be written, or a command could not be killed.
 pub fn run(config: &Config, exec: &Exec, clock: &dyn Clock, shutdown: &AtomicBool) -> Result<()> {
+    let notifier = Notifier::from_environment();
     let path = readings_of(config, exec);
     let mut readings = Readings::default();
     let mut said = String::new();
@@ -59,6 +62,7 @@ pub fn run(config: &Config, exec: &Exec, clock: &dyn Clock, shutdown: &AtomicBoo
         }
         said = problem;
         write(&path, &readings)?;
+        notifier.ready();
         let next_ns = begun_ns.saturating_add(exec.interval_ns);
         while clock.monotonic_ns() < next_ns && !shutdown.load(Ordering::Relaxed) {
             std::thread::sleep(LOOK.min(Duration::from_nanos(next_ns.saturating_sub(clock.monotonic_ns()))));
