@@ -273,12 +273,18 @@ impl Record {
             "self_check" => "the guard's own checks fail".into(),
             "drained" => "an operator drained the node".into(),
             "ordered" => "an operator asked for it".into(),
+            "slow_beside_batch" => {
+                let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
+                format!("{objective} was broken each time that batch ran, and not for what batch does on a disk")
+            }
             "squeeze_in_vain" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
-                format!("{gauge} stayed above its limit although batch had less{measured}: batch is innocent")
+                format!("{gauge} stayed above its limit although batch had less{measured}: less is of no use")
             }
             "squeeze_over" => "storage has enough of it, or no job is left".into(),
-            "storage_short" => "storage was short of it, or not heard for long".into(),
+            "storage_short" => {
+                "storage was short of it, or slow each time that batch ran, or not heard for long".into()
+            }
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
             "order_over" => "the time for which an operator had asked for it is over".into(),
             // Whoever it was gives the reason himself, or none.

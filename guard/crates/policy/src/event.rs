@@ -86,6 +86,8 @@ pub enum Cause {
     Ordered,
     /// The time for which he did is over.
     OrderOver,
+    /// It was slow each time that batch ran, and not for what batch does on a disk.
+    SlowBesideBatch,
     /// Batch got less of something, and storage was as short of it as before.
     SqueezeInVain,
     /// Storage has enough of what batch got less of.
@@ -98,7 +100,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 41] = [
+    pub const ALL: [Cause; 42] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -136,6 +138,7 @@ impl Cause {
         Cause::Drained,
         Cause::Ordered,
         Cause::OrderOver,
+        Cause::SlowBesideBatch,
         Cause::SqueezeInVain,
         Cause::SqueezeOver,
         Cause::WeakSuspended,
@@ -182,6 +185,7 @@ impl Cause {
             Cause::Drained => "drained",
             Cause::Ordered => "ordered",
             Cause::OrderOver => "order_over",
+            Cause::SlowBesideBatch => "slow_beside_batch",
             Cause::SqueezeInVain => "squeeze_in_vain",
             Cause::SqueezeOver => "squeeze_over",
             Cause::WeakSuspended => "weak_suspended",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How much CPU, memory and network batch as a whole may have: half of it each time that storage is short of it for batch's sake, a step
-//! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back.
+//! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back. So it is with CPU where
+//! storage is slow each time that batch runs, and not for what batch does on a disk.
 
 /// What batch can have less of as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,8 @@ impl Shares {
 const LEAST: f32 = 0.05;
 /// What it gets back at a time.
 const STEP: f32 = 0.1;
+/// And below what was too much before, as a part of that: two minutes from half of it.
+const STEP_TRIED: f32 = 0.04;
 /// Pressure is an average over ten seconds: so long it takes until a change shows.
 const SETTLE_NS: u64 = 10_000_000_000;
 /// Less than this share of what it was is down.
@@ -81,6 +84,8 @@ pub enum Change {
 pub struct Squeeze {
     share: f32,
     changed_ns: u64,
+    /// So much of it made storage slow; 0 = none is known to.
+    too_much: f32,
     /// What was measured before batch got less.
     before: f64,
     /// Since when storage has had enough.
@@ -92,7 +97,7 @@ pub struct Squeeze {
 
 impl Default for Squeeze {
     fn default() -> Squeeze {
-        Squeeze { share: 1.0, changed_ns: 0, before: 0.0, enough_ns: None, until_ns: 0, pauses: 0 }
+        Squeeze { share: 1.0, changed_ns: 0, too_much: 0.0, before: 0.0, enough_ns: None, until_ns: 0, pauses: 0 }
     }
 }
 
@@ -119,9 +124,29 @@ impl Squeeze {
         if value <= DOWN * self.before {
             return None;
         }
+        Some(self.in_vain(backoff_ns, now_ns))
+    }
+
+    /// Batch made storage slow again, by what is not known: half of it, also where the last half was only a moment ago.
+    pub fn harm(&mut self, backoff_ns: u64, now_ns: u64) -> Option<Change> {
+        self.enough_ns = None;
+        if now_ns < self.until_ns {
+            return None;
+        }
+        if self.share <= LEAST {
+            return Some(self.in_vain(backoff_ns, now_ns));
+        }
+        self.too_much = self.share;
+        // Nothing was measured that could show that this was of no use.
+        self.before = f64::INFINITY;
+        (self.share, self.changed_ns) = ((self.share / 2.0).max(LEAST), now_ns);
+        Some(Change::Less)
+    }
+
+    fn in_vain(&mut self, backoff_ns: u64, now_ns: u64) -> Change {
         let until_ns = now_ns.saturating_add(backoff_ns << self.pauses.min(DOUBLINGS));
         *self = Squeeze { until_ns, pauses: self.pauses + 1, ..Squeeze::default() };
-        Some(Change::InVain)
+        Change::InVain
     }
 
     /// Nobody knows what storage is short of: batch is left its least, for as long as that is so.
@@ -151,18 +176,20 @@ impl Squeeze {
         if now_ns.saturating_sub(since_ns.max(self.changed_ns)) < SETTLE_NS {
             return None;
         }
-        (self.share, self.changed_ns) = (self.share + STEP, now_ns);
+        // What was too much is likely to be so again: it is tried, and not soon.
+        let step = if self.share < self.too_much { self.too_much * STEP_TRIED } else { STEP };
+        (self.share, self.changed_ns) = (self.share + step, now_ns);
         if self.share < 1.0 {
             return None;
         }
-        self.share = 1.0;
+        (self.share, self.too_much) = (1.0, 0.0);
         Some(Change::Over)
     }
 
     /// There is nobody to have it.
     pub fn end(&mut self) -> Option<Change> {
         let squeezed = self.share < 1.0;
-        self.share = 1.0;
+        (self.share, self.too_much) = (1.0, 0.0);
         squeezed.then_some(Change::Over)
     }
 }
@@ -205,6 +232,23 @@ mod tests {
         assert_eq!(squeeze.end(), Some(Change::Over));
         enough(&mut squeeze, 500, 300);
         assert_eq!(squeeze.pauses, 0, "another story");
+    }
+
+    #[test]
+    fn each_time_it_makes_storage_slow_it_gets_half_and_when_hardly_anything_is_too_much_all() {
+        let mut squeeze = Squeeze::default();
+        for (s, share) in [(100, 0.5), (103, 0.25), (109, 0.125)] {
+            assert_eq!((squeeze.harm(60 * S, s * S), squeeze.share()), (Some(Change::Less), share));
+        }
+        assert_eq!(enough(&mut squeeze, 110, 11), []);
+        assert_eq!(squeeze.share(), 0.135, "what was too much is tried, and not soon");
+        for s in [130, 131] {
+            assert_eq!(squeeze.harm(60 * S, s * S), Some(Change::Less));
+        }
+        assert_eq!(squeeze.share(), LEAST);
+        assert_eq!((squeeze.harm(60 * S, 140 * S), squeeze.share()), (Some(Change::InVain), 1.0));
+        assert_eq!(squeeze.harm(60 * S, 199 * S), None);
+        assert_eq!(squeeze.harm(60 * S, 200 * S), Some(Change::Less));
     }
 
     #[test]

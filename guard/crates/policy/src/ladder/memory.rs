@@ -50,6 +50,8 @@ pub(super) struct Freeze {
     /// On which filesystems, bit by index, and on which of them somebody is limited for it.
     blamed_on: u128,
     limited: u128,
+    /// It began so soon after the last one that it is the same again.
+    again: bool,
     /// Objectives that had evidence during it, and filesystems of those, bit by index.
     pub accused: u64,
     pub slow: u128,
@@ -86,8 +88,9 @@ pub(super) struct Memory {
     pub freeze: Option<Freeze>,
     /// Who waits to run again after one.
     pub stages: Stages,
-    /// End of the last real freeze.
+    /// End of the last real freeze; and the same if it helped.
     pub thawed_ns: Option<u64>,
+    helped_ns: Option<u64>,
     /// Since when there is no evidence that batch could be guilty of.
     pub calm_since_ns: Option<u64>,
     /// Since when some objective has no signal.
@@ -108,6 +111,8 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited on which disk.
     pub limits: Limits,
+    /// Batch made storage slow, again, and not by what it does on a disk: until it gets less for that.
+    pub harmed: Option<About>,
     /// What batch as a whole may have.
     pub squeezes: [Squeeze; Resource::ALL.len()],
     /// Who is to leave.
@@ -138,6 +143,7 @@ impl Memory {
             freeze: None,
             stages: Stages::default(),
             thawed_ns: None,
+            helped_ns: None,
             calm_since_ns: None,
             deaf_since_ns: None,
             healthy_since_ns: None,
@@ -149,6 +155,7 @@ impl Memory {
             counters,
             all_until_ns: 0,
             limits: Limits::new(now_ns),
+            harmed: None,
             squeezes: Default::default(),
             leave: Leave::default(),
             room: Room::default(),
@@ -264,12 +271,17 @@ impl Memory {
         self.limits.begin(filesystem, jobs, again, step, now_ns);
     }
 
+    /// Is what begins now the same again?
+    fn lately(&self, thawed_ns: Option<u64>, now_ns: u64) -> bool {
+        thawed_ns.is_some_and(|thawed_ns| now_ns.saturating_sub(thawed_ns) <= self.config.flap_ns)
+    }
+
     /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw, halved for each `flap`
     /// time that has passed since then.
     fn hold(&self, now_ns: u64) -> u64 {
         let Some(thawed_ns) = self.thawed_ns else { return self.config.hold_ns };
         let gap = now_ns.saturating_sub(thawed_ns);
-        let hold = match gap <= self.config.flap_ns {
+        let hold = match self.lately(self.thawed_ns, now_ns) {
             true => self.counters.hold_ns.saturating_mul(2),
             false => self.counters.hold_ns >> (gap / self.config.flap_ns).min(63),
         };
@@ -295,7 +307,7 @@ impl Memory {
             t.about.describe(e);
         });
         match t.deed {
-            Deed::Freeze => self.begin_freeze(t.precaution, t.about.filesystem(), now_ns),
+            Deed::Freeze => self.begin_freeze(t.precaution, t.about, now_ns),
             Deed::Extend => self.extend(now_ns),
             Deed::Narrow | Deed::Widen => self.change_hold(&t, now_ns),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
@@ -331,11 +343,11 @@ impl Memory {
         }
     }
 
-    fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
+    fn begin_freeze(&mut self, precaution: bool, about: About, now_ns: u64) {
         self.limits.before_less();
         // Whoever comes back with half of what he had need not stand still for long: it is not the same again.
-        let less =
-            filesystem.is_some_and(|filesystem| self.limits.throttles.can_cut(filesystem, self.config.throttle_step));
+        let step = self.config.throttle_step;
+        let less = about.filesystem().is_some_and(|filesystem| self.limits.throttles.can_cut(filesystem, step));
         let hold_ns = if less { self.config.precaution_ns.min(self.config.hold_ns) } else { self.hold(now_ns) };
         let before = self.state;
         self.freeze = Some(Freeze {
@@ -352,8 +364,9 @@ impl Memory {
             blamed: JobSet::default(),
             blamed_on: 0,
             limited: 0,
-            accused: 0,
-            slow: 0,
+            again: self.lately(self.helped_ns, now_ns),
+            accused: about.accused(),
+            slow: about.filesystem().map_or(0, |filesystem| bit(filesystem.into())),
             before,
         });
         if precaution {
@@ -372,7 +385,7 @@ impl Memory {
     fn begin_leaving(&mut self, t: &Transition, now_ns: u64) {
         let running = self.freeze.is_none();
         if running {
-            self.begin_freeze(false, None, now_ns);
+            self.begin_freeze(false, About::default(), now_ns);
         } else if self.freeze.is_some_and(|freeze| freeze.precaution) {
             self.extend(now_ns);
         }
@@ -424,6 +437,11 @@ impl Memory {
     fn end_freeze(&mut self, precaution: bool, cause: Cause, now_ns: u64) {
         let Some(freeze) = self.freeze.take() else { return };
         let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
+        if !precaution {
+            let helped = cause == Cause::Calm;
+            self.harmed = self.unexplained(&freeze).filter(|_| helped);
+            self.helped_ns = Some(now_ns).filter(|_| helped);
+        }
         if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {
             self.misjudged = 0;
         }
@@ -444,9 +462,18 @@ impl Memory {
         }
     }
 
+    /// It helped, as it did a moment before, and nobody is limited on a disk that was slow: what was it about then?
+    fn unexplained(&self, freeze: &Freeze) -> Option<About> {
+        let again = freeze.again || self.squeezes[Resource::Cpu as usize].share() < 1.0;
+        let slow = if freeze.slow == 0 { u128::MAX } else { freeze.slow };
+        let explained = freeze.ordered || self.limits.throttles.filesystems() & slow != 0;
+        let accused = u16::try_from(freeze.accused.trailing_zeros()).ok()?;
+        (self.config.throttle && again && !explained && freeze.accused != 0).then(|| About::of(accused))
+    }
+
     /// At the start of the guard: batch is frozen already.
     pub fn adopt(&mut self, hold: Hold, now_ns: u64) {
-        self.begin_freeze(false, None, now_ns);
+        self.begin_freeze(false, About::default(), now_ns);
         if let Some(freeze) = &mut self.freeze {
             freeze.hold = hold;
             if let Hold::Jobs(guilty) = hold {

@@ -272,11 +272,16 @@ impl Ladder {
         let memory = &mut self.memory;
         let still = memory.freeze.is_some_and(|freeze| freeze.hold == Hold::All);
         let (backoff_ns, now_ns) = (memory.config.innocent_backoff_ns, view.now_ns);
+        let harmed = memory.harmed.take();
         for (resource, short) in Resource::ALL.into_iter().zip(view.short) {
             let mut squeeze: Squeeze = memory.squeezes[resource as usize];
             let (change, about) = match short {
                 _ if view.no_jobs => (squeeze.end(), About::default()),
                 _ if still => continue,
+                // Whatever it is that batch does: with less CPU it does less of it.
+                _ if resource == Resource::Cpu && harmed.is_some() => {
+                    (squeeze.harm(backoff_ns, now_ns), harmed.unwrap_or_default())
+                }
                 // A silent storage service may be short of anything. What slows down all that batch does, and costs storage
                 // nothing itself, is less CPU: to take memory away makes work for disks.
                 _ if resource == Resource::Cpu && view.blind.is_some() => {
@@ -288,8 +293,9 @@ impl Ladder {
                 Some(Short::Not) | None => (squeeze.enough(backoff_ns, now_ns), About::default()),
             };
             memory.squeezes[resource as usize] = squeeze;
-            let blind = view.blind.filter(|_| resource == Resource::Cpu);
-            let cause = blind.map_or(Cause::GaugeAbove, |(cause, _)| cause);
+            let blind = view.blind.map(|(cause, _)| cause);
+            let of_cpu = harmed.map(|_| Cause::SlowBesideBatch).or(blind).filter(|_| resource == Resource::Cpu);
+            let cause = of_cpu.unwrap_or(Cause::GaugeAbove);
             let (cause, deed) = match change {
                 Some(Change::Less) => (cause, Deed::Squeeze(resource)),
                 Some(Change::InVain) => (Cause::SqueezeInVain, Deed::Restore(resource)),

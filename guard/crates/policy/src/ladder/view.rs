@@ -60,8 +60,9 @@ impl About {
         About { used, guilty, ..about }
     }
 
-    fn objective(verdict: &Verdict) -> About {
-        About { objective: Some(verdict.objective), ..About::default() }
+    /// Nothing more than that is known.
+    pub fn of(objective: u16) -> About {
+        About { objective: Some(objective), ..About::default() }
     }
 
     fn stuck(index: usize, inputs: &Inputs<'_>) -> About {
@@ -109,6 +110,11 @@ impl About {
 
     pub fn filesystem(&self) -> Option<u16> {
         self.filesystem
+    }
+
+    /// Its objective, bit by index.
+    pub fn accused(&self) -> u64 {
+        self.objective.map_or(0, |objective| 1u64.checked_shl(objective.into()).unwrap_or(0))
     }
 
     pub fn describe(&self, event: &mut Event) {
@@ -338,7 +344,7 @@ impl View {
         };
         if let Some(cause) = deaf {
             // No signal is no evidence, and no health either.
-            let unheard = Some((cause, About::objective(verdict)));
+            let unheard = Some((cause, About::of(verdict.objective)));
             self.deaf = self.deaf.or(Some(cause));
             self.blind = self.blind.or(unheard);
             self.against = self.against.or(unheard);
@@ -349,7 +355,8 @@ impl View {
         memory.innocence.note_calm(verdict.objective, verdict.excused.is_none(), flap_ns, backoff_ns, self.now_ns);
         if let Some((series, measure)) = verdict.excused {
             let filesystem = Some(series.filesystem);
-            let about = About { series: Some(series), filesystem, measure: Some(measure), ..About::objective(verdict) };
+            let about =
+                About { series: Some(series), filesystem, measure: Some(measure), ..About::of(verdict.objective) };
             self.against = self.against.or(Some((Cause::BreachWithoutBatch, about)));
         }
         self.slow |= verdict.slow;
@@ -367,17 +374,17 @@ impl View {
         }
         if verdict.slack < 0.0 {
             let limit = Measure { value: 1.0 - verdict.slack, limit: 1.0, unit: Unit::Share };
-            let burning = About { measure: Some(limit), ..About::objective(verdict) };
+            let burning = About { measure: Some(limit), ..About::of(verdict.objective) };
             self.against = self.against.or(Some((Cause::SlowBurn, burning)));
         }
         if let Some(measure) = verdict.burning {
-            let burning = About { measure: Some(measure), ..About::objective(verdict) };
+            let burning = About { measure: Some(measure), ..About::of(verdict.objective) };
             self.against = self.against.or(Some((Cause::Budget, burning)));
         }
     }
 
     fn accuse(&mut self, about: About) {
-        self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
+        self.accused |= about.accused();
     }
 }
 

@@ -5,7 +5,7 @@ use intf::segment::layout::{bucket_of, Class, Kind, Op, SeriesId};
 use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
 use intf::state::NodeState;
 use policy::detector::trial::{objective, Random};
-use policy::{Actions, Cause, Evaluator, Event, Inputs, Ladder, Signal};
+use policy::{Actions, Cause, Evaluator, Event, Inputs, Ladder, LadderConfig, Resource, Signal};
 
 use crate::steps::{config, MS, S, TICK};
 
@@ -21,6 +21,10 @@ pub struct Model {
     pub rate: f64,
     /// By how much storage is slower while batch runs.
     pub hog: f64,
+    /// It does so by what it does with its CPU.
+    pub by_cpu: bool,
+    /// What it has of that.
+    pub cpu: f32,
     /// By how much it is slower whatever batch does.
     pub own: f64,
     /// Nothing completes before then.
@@ -59,6 +63,8 @@ impl Model {
             requests: Vec::new(),
             rate: 300.0,
             hog: 1.0,
+            by_cpu: false,
+            cpu: 1.0,
             own: 1.0,
             dead_until: 0,
             signal: true,
@@ -100,7 +106,8 @@ impl Model {
 
     pub fn tick(&mut self) -> Actions {
         self.now += TICK;
-        let factor = self.own * if self.frozen { 1.0 } else { self.hog };
+        let part = if self.by_cpu { f64::from(self.cpu) } else { 1.0 };
+        let factor = self.own * if self.frozen { 1.0 } else { 1.0 + (self.hog - 1.0) * part };
         while self.next <= self.now {
             let latency = 8.0 * MS as f64 * (0.324 * self.random.normal()).exp() * factor;
             self.requests.push((self.next, self.next + latency as u64));
@@ -139,6 +146,7 @@ impl Model {
         };
         let actions = self.ladder.step(&inputs, now);
         self.frozen = actions.hold.any();
+        self.cpu = actions.shares.of(Resource::Cpu);
         self.frozen_ns += u64::from(self.frozen) * TICK;
         self.events.extend(actions.events.iter());
         actions
@@ -201,6 +209,27 @@ fn a_hog_that_goes_on_is_held_for_longer_and_longer() {
     assert_eq!(model.ladder.counters().hold_ns, 30 * S);
     // Storage saw it for the time between thaw and freeze only, some ten times.
     assert!(model.ladder.counters().freezes < 20, "{:?}", model.ladder.counters());
+}
+
+/// How much of five minutes batch stands still that harms by its CPU, and in how many freezes.
+fn harms_by_its_cpu(seed: u64, throttle: bool) -> (f64, u64) {
+    let mut model = Model::learned(seed);
+    model.ladder.reconfigure(LadderConfig { throttle, ..config() }, false);
+    (model.hog, model.by_cpu) = (5.0, true);
+    model.run(300 * S);
+    (model.frozen_ns as f64 / (300 * S) as f64, model.ladder.counters().freezes)
+}
+
+#[test]
+fn one_that_harms_by_its_cpu_runs_with_less_of_it_instead_of_standing_still() {
+    for seed in 0..5 {
+        let ((frozen, freezes), (without, freezes_without)) =
+            (harms_by_its_cpu(seed, true), harms_by_its_cpu(seed, false));
+        assert!(without > 0.7, "seed {seed}: {without}");
+        assert!(frozen < 0.3 * without, "seed {seed}: {frozen} and {without}");
+        // Nor do clients pay for that.
+        assert!(freezes <= freezes_without, "seed {seed}: {freezes} and {freezes_without}");
+    }
 }
 
 #[test]

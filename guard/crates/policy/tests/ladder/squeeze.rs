@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Batch as a whole gets less CPU or memory.
-use crate::steps::{config, Steps, S, TICK};
+use crate::steps::{config, Steps, MS, S, TICK};
+use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::event::{Measure, Unit};
-use policy::{Cause, Deed, GaugeState, GaugeVerdict, Hold, Ladder, LadderConfig, Resource, SignalState, Then};
+use policy::{
+    Cause, Deed, GaugeState, GaugeVerdict, Hold, JobSet, Ladder, LadderConfig, Level, Resource, SignalState, Then,
+};
 
 fn gauge(value: f64, resource: Resource) -> GaugeVerdict {
     GaugeVerdict {
@@ -63,6 +66,66 @@ fn batch_that_is_innocent_gets_all_of_it_back_and_is_left_alone_for_a_while() {
     let vain: Vec<_> = steps.said().into_iter().filter(|(cause, _)| *cause == Cause::SqueezeInVain).collect();
     assert_eq!((vain, shares(&steps).0), (vec![(Cause::SqueezeInVain, Deed::Restore(Resource::Cpu))], 1.0));
     assert_eq!(steps.state(), NodeState::Closed, "storage is short of it all the same");
+}
+
+/// Slow, frozen for it, and thawed when it has been calm.
+fn slow(steps: &mut Steps) {
+    steps.level(Level::Strong);
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    steps.until_left(20 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.run(500 * MS);
+    steps.level(Level::Calm);
+    steps.batch_share_now[0] = 0.0;
+    steps.until_left(60 * S);
+    assert_eq!((steps.said().last().map(|said| said.0), steps.actions().hold), (Some(Cause::Calm), Hold::Nobody));
+}
+
+#[test]
+fn where_it_is_slow_each_time_that_batch_runs_and_for_no_disk_batch_gets_less_cpu() {
+    let mut steps = Steps::open();
+    steps.living = JobSet::default();
+    slow(&mut steps);
+    assert_eq!(shares(&steps), (1.0, 1.0), "once is chance");
+    steps.run(5 * S);
+    steps.events.clear();
+    for share in [0.5, 0.25] {
+        steps.run(S);
+        steps.level(Level::Strong);
+        steps.run(500 * MS);
+        steps.level(Level::Calm);
+        steps.until_left(60 * S);
+        assert_eq!(shares(&steps), (share, 1.0));
+    }
+    let less = |event: &&policy::Event| event.cause == Cause::SlowBesideBatch;
+    let said: Vec<_> = steps.events.iter().filter(less).map(|event| (event.deed, event.objective)).collect();
+    assert_eq!(said, [(Deed::Squeeze(Resource::Cpu), Some(0)); 2]);
+    steps.run(100 * S);
+    assert!((0.4..0.5).contains(&shares(&steps).0), "half of it was too much a moment ago: {:?}", shares(&steps));
+    steps.run(100 * S);
+    assert_eq!((shares(&steps), steps.state()), ((1.0, 1.0), NodeState::Open));
+    assert_eq!(steps.said().last(), Some(&(Cause::SqueezeOver, Deed::Restore(Resource::Cpu))));
+}
+
+#[test]
+fn who_makes_a_disk_slow_gets_less_of_that_disk_and_batch_as_a_whole_nothing_less() {
+    let mut steps = Steps::open();
+    for _ in 0..3 {
+        steps.guilty[0] = Some([1].into_iter().collect());
+        steps.batch_share_now[0] = 0.5;
+        slow(&mut steps);
+        assert_eq!((shares(&steps), steps.state()), ((1.0, 1.0), NodeState::Throttled));
+        steps.run(S);
+    }
+    // What an operator asks for is nobody's fault.
+    let mut steps = Steps::open();
+    for _ in 0..3 {
+        steps.ordered = true;
+        steps.run(2 * S);
+        steps.ordered = false;
+        steps.run(S);
+        assert_eq!(shares(&steps), (1.0, 1.0));
+    }
 }
 
 #[test]
