@@ -286,7 +286,7 @@ impl Record {
                 "storage was short of it, or slow each time that batch ran, or not heard for long".into()
             }
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
-            "order_over" => "the time for which an operator had asked for it is over".into(),
+            "order_over" => "what an operator had asked for is over".into(),
             // Whoever it was gives the reason himself, or none.
             "operator" => self.detail.clone(),
             "weak_suspended" => {
