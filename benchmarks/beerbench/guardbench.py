@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds and runs the guard's own benchmark program (guard/crates/guardd/examples/freeze_latency.rs)."""
+"""Builds and runs the guard's own benchmark programs (guard/crates/guardd/examples)."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .inroot import run_json
@@ -15,6 +16,13 @@ cd guard
 cargo build --quiet --release -p guardd --bins --example freeze_latency
 exec env TMPDIR=/run ./with-cgroups.sh "$CARGO_TARGET_DIR"/release/examples/freeze_latency {arguments}
 """
+REPLAY = """\
+cd guard
+cargo build --quiet --release -p guardd --example replay < /dev/null
+exec "$CARGO_TARGET_DIR"/release/examples/replay {arguments}
+"""
+# A day takes a minute here.
+DAY_SECONDS = 600
 
 
 def run(arguments: Sequence[str], timeout: float) -> dict[str, Any]:
@@ -23,3 +31,10 @@ def run(arguments: Sequence[str], timeout: float) -> dict[str, Any]:
         "the guard's benchmark", ["sh", "-ec", SCRIPT.format(arguments=shlex.join(arguments))], timeout
     )
     return measured
+
+
+def replay(arguments: Sequence[str], trace: Path, days: float = 1) -> dict[str, Any]:
+    """What the guard does to a recorded trace, `start end filesystem` by line."""
+    command = ["sh", "-ec", REPLAY.format(arguments=shlex.join(arguments))]
+    played: dict[str, Any] = run_json("the guard's replay", command, 900 + DAY_SECONDS * days, stdin=trace)
+    return played

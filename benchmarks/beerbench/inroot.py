@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,14 +16,17 @@ from .errors import BenchmarkError
 TOP = Path(__file__).resolve().parents[2]
 
 
-def run_json(what: str, command: Sequence[str], timeout: float) -> Any:
+def run_json(what: str, command: Sequence[str], timeout: float, stdin: Path = Path(os.devnull)) -> Any:
     """Runs a command in the build root, with the checkout as its folder; the JSON document that it prints last.
 
     What it says on stderr goes to the terminal.
     """
     argv = [sys.executable, "-m", "beerlab", "in-root", "build", "--", *command]
     try:
-        done = subprocess.run(argv, cwd=TOP, stdout=subprocess.PIPE, text=True, timeout=timeout, check=False)
+        with stdin.open("rb") as source:
+            done = subprocess.run(
+                argv, cwd=TOP, stdin=source, stdout=subprocess.PIPE, text=True, timeout=timeout, check=False
+            )
     except subprocess.TimeoutExpired as error:
         raise BenchmarkError(f"{what}: no end after {timeout:.0f} s") from error
     if done.returncode != 0:

@@ -21,7 +21,7 @@ from ..errors import BenchmarkError
 from ..record import Record
 
 NAMES = (
-    *("demo", "isolation", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth"),
+    *("demo", "isolation", "false-actions", "freeze-latency", "guard-cost", "plugin-cost", "priorities", "bandwidth"),
     *("metadata-storm", "limit-delay", "overload"),
 )
 

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often the guard acts on storage that is well: recorded requests of a healthy node, played to it for days.
+
+Takes the storage-only windows of a record of `isolation`: requests that a real XRootD answered from a throttled disk at
+70 % of its capacity, while jobs were there and idle. Days are made of blocks of ten seconds of them, drawn at random
+(a moving block bootstrap, Künsch 1989), and played to the detectors and the ladder that guard a node, as shipped.
+Shows: precautions and freezes per day where batch does nothing on the disk and where it does a third of its work; and,
+so that it is no guard that is asleep, what it does when the same requests take three times as long for an hour.
+Does not show: what happens once in hours and is not in the recording (scrubs, backups, a controller that resets), or
+what lasts longer than a block; nor gauges and disks: only what clients get.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import text
+from ..client.samples import OK
+from ..errors import BenchmarkError
+from ..guardbench import replay
+from ..host import host_facts
+from ..record import FILE, Record, RecordError
+from ..timeline.requests import Requests
+from .isolation import ALONE
+
+RECORDS = Path("out/isolation")
+TRACE = "healthy.trace"
+# Batch's share of the disk's work; with a fifth and more weak evidence is enough for a freeze.
+SHARES = (0.0, 0.33)
+SLOWER = 3.0
+PER_DAY = 1.0
+NEEDLESS = 0.001
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--of", type=Path, help="record of isolation to play (default: the last one in out/isolation)")
+    parser.add_argument("--days", type=float, default=5, help="to play (default: 5)")
+    parser.add_argument("--block", type=float, default=10, help="seconds of a block (default: 10)")
+
+
+def last_record() -> Path:
+    """The last one that has latencies."""
+    for folder in sorted(RECORDS.glob("*"), reverse=True):
+        if (folder / FILE).exists() and "requests" in Record.load(folder).data.get("files", {}):
+            return folder
+    raise BenchmarkError(f"{RECORDS}: no record with latencies; first: run isolation --only latency, or --of RECORD")
+
+
+def healthy(source: Record) -> np.typing.NDArray[np.int64]:
+    """Start, end and filesystem of each request that was answered in a storage-only window, in nanoseconds."""
+    requests = Requests.load(source.file("requests"))
+    windows = [one for one in source.data["segments"] if one["measure"] == "latency" and one["kind"] == ALONE]
+    if not windows:
+        raise BenchmarkError(f"{source.folder}: it has no storage-only window with latencies")
+    rows = []
+    for window in windows:
+        found = requests.due_between(window["start"], window["end"])
+        found = found.select(found.outcome == OK)
+        times = [((moment - requests.due.min() + 1) * 1e9).astype(np.int64) for moment in (found.sent, found.done)]
+        rows.append(np.stack([*times, found.disk - requests.disk.min()], axis=1))
+    return np.concatenate(rows)
+
+
+def record(options: argparse.Namespace, out: Path) -> Record:
+    try:
+        source = Record.load(options.of or last_record())
+    except (OSError, RecordError) as error:
+        raise BenchmarkError(str(error)) from error
+    out.mkdir(parents=True, exist_ok=True)
+    np.savetxt(out / TRACE, healthy(source), fmt="%d")
+    common = ["--days", str(options.days), "--block", str(options.block)]
+    played = [replay([*common, "--share", str(share)], out / TRACE, options.days) for share in SHARES]
+    awake = replay(["--days", "1", "--block", str(options.block), "--slower", str(SLOWER)], out / TRACE)
+    parameters = {"of": source.started, "days": options.days, "block": options.block}
+    data = {"played": played, "awake": awake, "files": {"trace": TRACE}}
+    made = Record("false-actions", parameters, host_facts(), data)
+    made.save(out)
+    return made
+
+
+def study(record: Record) -> dict[str, Any]:
+    def of(played: dict[str, Any]) -> dict[str, Any]:
+        counts = {name: played[name] / played["days"] for name in ("precautions", "freezes", "closings", "squeezes")}
+        return {"share": played["share"], **counts, "frozen_share": played["frozen_share"]}
+
+    cases = [of(played) for played in record.data["played"]]
+    return {
+        "requests": record.data["awake"]["requests_in_trace"],
+        "cases": cases,
+        "reached": all(case["freezes"] <= PER_DAY and case["frozen_share"] <= NEEDLESS for case in cases),
+        "awake": record.data["awake"]["freezes"] > 0,
+    }
+
+
+def show(record: Record, results: dict[str, Any]) -> str:
+    rows = [["batch's share of the disk", *(text.percent(case["share"]) for case in results["cases"]), "target"]]
+    targets = {"freezes": f"<= {PER_DAY:g}", "precautions": "", "closings": "", "squeezes": ""}
+    for name, target in targets.items():
+        rows.append([f"{name} per day", *(f"{case[name]:.2f}" for case in results["cases"]), target])
+    shares = (f"{100 * case['frozen_share']:.4f} %" for case in results["cases"])
+    rows.append(["frozen for nothing", *shares, f"<= {100 * NEEDLESS:g} %"])
+    verdict = "reached" if results["reached"] else "NOT reached"
+    asleep = "and acts" if results["awake"] else "and does NOT act: the guard is asleep"
+    days, block = record.parameters["days"], record.parameters["block"]
+    facts = f"{days:g} days made of blocks of {block:g} s of {results['requests']} requests; {verdict}"
+    return f"{text.table(rows)}\n\n{facts}; {asleep} when they take {SLOWER:g} times as long"
