@@ -57,7 +57,8 @@ impl Trace {
             let (start, end) = (number(words.next())?, number(words.next())?);
             Some(Request { start, end, filesystem: number(words.next())? as u16 })
         };
-        let mut requests: Vec<Request> = input.lines().map(|line| request(line).expect("start end filesystem")).collect();
+        let mut requests: Vec<Request> =
+            input.lines().map(|line| request(line).expect("start end filesystem")).collect();
         requests.sort_by_key(|request| request.start);
         assert!(requests.len() > 1000, "{} requests are no trace", requests.len());
         Trace(requests)
