@@ -142,12 +142,23 @@ class Disturbed(Exception):
     shown."""
 
 
+# Seconds; a job that stands still for longer is looked at.
+STALLED = 3.0
+
+
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
     share = neighbours.taken(start, end)
     assert not math.isnan(share), "stolen CPU time was not sampled all the time"
     print(f"neighbours of this machine took {share:.0%} of its CPU in {end - start:.0f} s")
     if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
+
+
+def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) -> float:
+    """The longest time in seconds for which a job did not run, if this machine went on all the while."""
+    if (gap := neighbours.longest_gap(since)) > STALLED:
+        raise Disturbed(f"this machine stood still for {gap:.1f} s, at most {STALLED} s may be")
+    return float(report["longest_gap_seconds"])
 
 
 # Those that one job began, and where in the kernel each of them is.

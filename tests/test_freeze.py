@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from beerbench.batch import IDLE, RUNNING, Batch
@@ -12,19 +11,16 @@ from beerbench.guard import JOBS, Guard
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, disk_requests, figures, report_of
+from support import StorageUser, assert_one_run, figures, report_of
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
-
-
-def usage(node: Machine, scope: str) -> tuple[int, int]:
-    """CPU microseconds and I/O operations of a cgroup."""
-    cpu = node.execute(f"cat {scope}/cpu.stat").stdout.split()
-    return int(cpu[cpu.index("usage_usec") + 1]), disk_requests(node, scope, "rios", "wios")
+# Long enough for two looks and a job that does not start, however slow the node is.
+HOLD = "sed -i 's/^hold = .*/hold = \"30s\"/' /etc/beer/guard.toml && systemctl reload beer-guard"
 
 
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
+    node.execute(HOLD, timeout=120)
     guard.wait_for_state("open", timeout=120)
     hog = batch.submit("hog-disk --threads 24 --size 64MiB --seconds 30 --on-signal 1")
     scope = batch.wait_until_ready(hog, timeout=240)
@@ -36,13 +32,15 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
 
     # while frozen: nothing runs, nothing starts, HTCondor still sees a running job
     before = measure_while_frozen(node, guard, scope)
-    assert before["used"] == (0, 0), f"a frozen job used CPU us, I/O: {before['used']}"
+    assert before[0] == before[1], f"a frozen job used CPU or disk: {before}"
     waiting = batch.submit("burn --seconds 1")
     assert hog.status == RUNNING
     frozen_states = []
     for _ in range(5):
-        frozen_states.append((guard.frozen(), waiting.status))
-    assert all(status == IDLE for frozen, status in frozen_states if frozen)
+        frozen_states.append((guard.frozen(), waiting.status, guard.frozen()))
+    looked = [status for was, status, still in frozen_states if was and still]
+    assert looked, f"no look while it was frozen: {frozen_states}"
+    assert set(looked) == {IDLE}
 
     # the storage load ends and so does the reason for the freeze
     seen = storage.stop().due_between(began, time.time())
@@ -54,19 +52,20 @@ def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageU
     report_of(waiting, timeout=300)
 
 
-def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> dict[str, Any]:
-    """What the job uses between two looks, both inside one freeze; tried again when a thaw came between."""
+def measure_while_frozen(node: Machine, guard: Guard, scope: str) -> tuple[str, str]:
+    """What the job has used of CPU and disk by two looks, both inside one freeze; again when a thaw came between."""
+    frozen = f"grep -q '^frozen 1' {JOBS}/cgroup.events {scope}/cgroup.events"
+    used = f"grep ^usage_usec {scope}/cpu.stat; cat {scope}/io.stat"
+    look = f"sleep {SETTLE}; {frozen} || exit 1; {used}; echo then; sleep 2; {used}; {frozen}"
 
-    def attempt() -> dict[str, Any] | None:
-        settled = node.execute(f"sleep {SETTLE}; cat {JOBS}/cgroup.events").stdout
+    def attempt() -> tuple[str, str] | None:
         since = guard.status()["state_ns"]
-        first = usage(node, scope)
-        node.execute("sleep 2")
-        second = usage(node, scope)
-        later = guard.status()["state_ns"]
-        if "frozen 1" not in settled or not guard.frozen() or later < since:
+        looked = node.execute(look, check=False)
+        # The time since the state began goes back when there was another state.
+        if looked.status != 0 or guard.status()["state_ns"] < since:
             return None
-        return {"used": (second[0] - first[0], second[1] - first[1])}
+        first, second = looked.stdout.split("then\n")
+        return first, second
 
     return wait_until(attempt, 120, "two looks inside one freeze", explain=guard.why)
 

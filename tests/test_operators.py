@@ -22,7 +22,7 @@ def ad_says(node: Machine, admit: str) -> bool:
 
 def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     guard.wait_for_state("open", timeout=120)
-    running = batch.submit("burn --seconds 20 --on-signal 1")
+    running = batch.submit("burn --seconds 90 --on-signal 1")
     scope = batch.wait_until_ready(running, timeout=240)
     storage.start(rate=RATE, duration=600, disks=("/data/01",))
     time.sleep(QUIET)  # the first requests of a connection are slow
@@ -55,7 +55,8 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
     times.append(time.time())
-    client, end = storage.stop(), time.time()
+    end = time.time()
+    client = storage.stop()
     spans = zip(("open", "drained", "frozen"), times[:-1], times[1:], strict=True)
     figures("drain and freeze", {name: client.due_between(start, end) for name, start, end in spans}, guard)
     assert_served(client, end)

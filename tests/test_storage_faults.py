@@ -8,11 +8,22 @@ import time
 import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import Guard
+from beerbench.neighbours import Neighbours
 from beerbench.timeline.decisions import Decision
 from beerbench.timeline.requests import OK
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import OBJECTIVE_SECONDS, StorageUser, assert_one_run, assert_served, figures, limits_of_disks, report_of
+from support import (
+    OBJECTIVE_SECONDS,
+    StorageUser,
+    assert_one_run,
+    assert_served,
+    assert_undisturbed,
+    figures,
+    limits_of_disks,
+    report_of,
+)
+from test_protection_disk import AGAIN
 
 STUCK_DISK = "/data/02"
 QUIET = 5.0
@@ -33,27 +44,30 @@ def put_on_device_mapper(node: Machine, mount: str) -> None:
     node.wait_for_unit("xrootd@beer.service")
 
 
+@AGAIN
 def test_a_disk_that_stops_answering(
-    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, others: StorageUser
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, others: StorageUser, neighbours: Neighbours
 ) -> None:
     """Seen from the requests in flight within 1 s; batch that does not use the disk goes on, and so do the clients of
     another."""
     put_on_device_mapper(node, STUCK_DISK)
     guard.wait_for_state("open", timeout=180)
-    innocent = batch.submit("burn --seconds 60")
-    batch.wait_for_containers([innocent], timeout=240)
+    innocent = batch.submit("burn --seconds 60 --on-signal 1")
+    scope = batch.wait_until_ready(innocent, timeout=240)
     storage.start(rate=40, duration=240, disks=(STUCK_DISK,))
     others.start(rate=40, duration=240, disks=("/data/01",), seed=2)
     time.sleep(QUIET)  # the first requests of a connection are slow
     times = [time.time()]
     time.sleep(QUIET)
     times.append(time.time())
+    batch.signal(scope)
     # so that the suspension is not noticed through a page that was still in memory
     suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
     try:
         wait_until(lambda: quarantine(guard), 30, "the stuck disk is noticed", explain=guard.why)
         record = quarantine(guard)[0]
         assert STUCK_DISK in record.series
+        assert_undisturbed(neighbours, times[-1], time.time())
         noticed_after = record.time - suspended
         first_stuck = noticed_after - record.limit
         print(f"noticed {noticed_after:.2f} s after the suspension, limit {record.limit} s")

@@ -107,7 +107,7 @@ def limited(
     assert requests > 0, "it may as well have been frozen all the time"
     # Nobody stays limited by a guard that is gone on purpose.
     node.execute("systemctl stop beer-guard", timeout=60)
-    assert not limits(node, hostile), why
+    wait_until(lambda: not limits(node, hostile), 60, "the hog has no limit", explain=guard.why)
     return Limited(job, hostile, requests, client, why)
 
 

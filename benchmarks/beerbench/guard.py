@@ -16,6 +16,8 @@ from .waiting import wait_until
 DROP_IN = "/run/systemd/system/beer-guard.service.d/bench-unguarded.conf"
 JOBS = "/sys/fs/cgroup/beer.slice/beer-jobs.slice"
 JOURNAL = "/var/lib/beer/journal"
+# One that was killed because its node stood still is there again by then.
+HEARD_WITHIN = 30.0
 
 
 class Guard:
@@ -82,8 +84,15 @@ class Guard:
         what = "the guard has learned what is usual and lets jobs in"
         wait_until(learned, timeout, what, interval=2.0, explain=self.why)
 
+    def heard(self) -> dict[str, Any] | None:
+        """What it says of itself, if it lives: just after its whole node stood still it does not seem to."""
+        said = self._node.execute("beer status --json", check=False)
+        return dict(json.loads(said.stdout)) if said.status == 0 else None
+
     def status(self) -> dict[str, Any]:
-        return dict(json.loads(self._node.execute("beer status --json").stdout))
+        status = wait_until(self.heard, HEARD_WITHIN, "the guard says how it is", interval=1.0, explain=self.why)
+        assert status is not None
+        return status
 
     def why(self, since: str = "10m") -> str:
         return self._node.execute(f"beer why --since {since}", check=False, timeout=120).stdout
@@ -101,7 +110,9 @@ class Guard:
 
     def metric(self, name: str, absent: float | None = None) -> float:
         """Sum of all series of a metric; `absent` if it has none, as a counter of what has not happened yet."""
-        text = self._node.execute("curl -sS --max-time 20 http://127.0.0.1:9721/metrics").stdout
+        text = self._node.execute(
+            "curl -sS --max-time 20 --retry 5 --retry-delay 2 --retry-connrefused http://127.0.0.1:9721/metrics"
+        ).stdout
         series = [line.rsplit(" ", 1) for line in text.splitlines() if re.match(rf"{name}[ {{]", line)]
         if not series and absent is not None:
             return absent

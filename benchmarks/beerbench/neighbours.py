@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,6 +81,11 @@ class Neighbours:
     def taken(self, start: float, end: float) -> float:
         """As the function of this name, of what was sampled so far."""
         return taken(list(self.samples), start, end)
+
+    def longest_gap(self, start: float) -> float:
+        """Seconds between two samples since then: in them this machine stood still."""
+        times = [sample.time for sample in list(self.samples) if sample.time >= start]
+        return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
 
     def _run(self) -> None:
         while not self._end.wait(self._interval):

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 import zlib
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,14 +63,15 @@ def test_a_run_that_ends_amid_requests_counts_every_one_once(server: Server, tmp
 def test_a_stall_of_the_server_is_seen_by_every_request_that_was_due_in_it(server: Server, tmp_path: Path) -> None:
     one = clients(server, tmp_path / "out")
     began = read()
-    run = one.start("open_loop", "stall", Load(duration=4, connections=3, rate=RATE, extra=DRAIN))
+    run = one.start("open_loop", "stall", Load(duration=60, connections=3, rate=RATE, extra=DRAIN))
     run.wait_ready(30)
     time.sleep(1.0)
     server.signal(signal.SIGSTOP)
     stopped = time.time()
     time.sleep(1.5)
     server.signal(signal.SIGCONT)
-    run.wait(30)
+    time.sleep(2.0)
+    run.finish(30)
     found = Requests.load(tmp_path / "out/stall.samples")
     inside = found.due_between(stopped + 0.05, stopped + 1.0)
     # Closed-loop clients would have 6 requests in the stall: one per connection.
@@ -95,13 +95,14 @@ def test_requests_that_are_never_answered_are_counted_with_their_age(server: Ser
 def test_the_client_goes_on_after_a_restart_of_the_server(server: Server, tmp_path: Path) -> None:
     one = clients(server, tmp_path / "out")
     began = read()
-    run = one.start("open_loop", "restart", Load(duration=12, connections=3, rate=RATE, extra=DRAIN))
+    run = one.start("open_loop", "restart", Load(duration=120, connections=3, rate=RATE, extra=DRAIN))
     run.wait_ready(30)
     time.sleep(1.0)
     server.stop()
     server.start()
     back = time.time()
-    run.wait(60)
+    time.sleep(9.5)
+    run.finish(60)
     found = Requests.load(tmp_path / "out/restart.samples")
     late = found.due_between(back + 7, back + 9)
     assert len(late) > 100
@@ -149,7 +150,8 @@ def test_clients_that_copy_once_each_read_another_place(server: Server, tmp_path
     assert not any(copy["error"] for copy in seen)
     assert all(0 < copy["opening"] < copy["seconds"] < 30 for copy in seen)
     starts = sorted(copy["start"] for copy in seen)
-    assert all(later - sooner > 0.15 for sooner, later in pairwise(starts))
+    # One that is late does not make the others wait.
+    assert all(start - starts[0] > 0.2 * number - 0.05 for number, start in enumerate(starts))
 
 
 def test_copies_of_xrdcp_are_timed_and_compared_with_their_checksum(server: Server, tmp_path: Path) -> None:

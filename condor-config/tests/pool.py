@@ -121,7 +121,7 @@ class Pool:
             lambda: sum(call.startswith(started) for call in self.engine_calls()) >= times,
         )
 
-    def wait(self, what: str, condition: Callable[[], bool], seconds: float = 30) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:

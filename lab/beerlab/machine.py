@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import logs, vm
-from .errors import LabError
+from .errors import LabError, NoEnd
 from .image import Image
 from .progress import step
 from .qmp import Monitor
@@ -256,7 +256,10 @@ class Machine:
         """Up is what has a boot id to show and lets users in (pam_nologin's file is gone)."""
 
         def up() -> bool:
-            found = self._ssh.run("test ! -e /run/nologin && cat /proc/sys/kernel/random/boot_id", timeout=30)
+            try:
+                found = self._ssh.run("test ! -e /run/nologin && cat /proc/sys/kernel/random/boot_id", timeout=30)
+            except NoEnd:
+                return False
             if "Permission denied" in found.stderr:
                 raise LabError(f"{self.name}: the node does not take our ssh key: {found.stderr.strip()}")
             return found.status == 0 and len(found.stdout.strip()) == 36

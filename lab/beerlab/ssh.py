@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import LabError
+from .errors import LabError, NoEnd
 from .process import environment
 from .result import Result
 
@@ -59,7 +59,7 @@ class Ssh:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"{self.name}: no end after {timeout:.0f} s: {command[:200]}") from error
+            raise NoEnd(f"{self.name}: no end after {timeout:.0f} s: {command[:200]}") from error
         return Result(done.stdout, done.stderr, done.returncode)
 
     def save(self, command: str, target: Path, timeout: float) -> None:

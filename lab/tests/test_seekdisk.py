@@ -74,12 +74,13 @@ def test_qemu_reads_what_is_in_the_image_and_the_server_ends_with_it(image):
 
 def test_time_is_that_of_the_seeks(image):
     reads = [f"read -q {place}k 4k" for place in range(0, 80, 4)]
-    took = {}
-    for name, order in (("ahead", reads), ("back", reads[::-1])):
+    took = dict.fromkeys(("ahead", "back"), 1e9)
+    # The least of three: others use this machine too.
+    for name, order in (("ahead", reads), ("back", reads[::-1])) * 3:
         with served(image, 50, 1e9) as (url, _):
             began = time.monotonic()
             qemu_io(url, *order)
-            took[name] = time.monotonic() - began
+            took[name] = min(took[name], time.monotonic() - began)
     # 20 seeks of 50 ms against none; opening reads a few places in both.
     assert took["back"] > 0.95
     assert took["back"] - took["ahead"] > 0.6

@@ -62,8 +62,12 @@ def test_a_file_that_is_only_opened_is_not_read(sending: Server) -> None:
     forget(file)
     with Session(sending.url("01/store/file"), sending.client_env()) as client:
         assert in_memory(file) == 0
-        client.call("read", 1 << 20, 1 << 20)
-        assert in_memory(file) >= 1 << 20
+
+        def read_and_kept() -> bool:
+            client.call("read", 1 << 20, 1 << 20)
+            return in_memory(file) >= 1 << 20
+
+        assert any(read_and_kept() for _ in range(3))
     assert sent(sending) == 0
 
 

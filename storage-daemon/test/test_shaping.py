@@ -281,8 +281,13 @@ def test_direct_reads_go_past_the_page_cache(server: Server, content: bytes) -> 
             assert file.call("read", n * MIB, MIB) == [content[n * MIB : (n + 1) * MIB]]
         assert in_memory(path) == 0
     with Session(server.url("01/store/file"), server.client_env()) as other:
-        assert other.call("read", 0, MIB) == [content[:MIB]]
-    assert in_memory(path) >= MIB
+
+        def read_and_kept() -> bool:
+            assert other.call("read", 0, MIB) == [content[:MIB]]
+            return in_memory(path) >= MIB
+
+        # Whoever runs this machine may empty its page cache at any moment.
+        assert any(read_and_kept() for _ in range(3))
 
 
 @pytest.mark.on_disk

@@ -25,12 +25,16 @@ const WITHIN: Duration = Duration::from_secs(20);
 
 /// A configuration with this script as a command, and its readings' folder.
 fn node(script: &str) -> (NodeFolders, Config) {
+    node_every(script, "1s")
+}
+
+fn node_every(script: &str, interval: &str) -> (NodeFolders, Config) {
     let folders = NodeFolders::new();
     std::fs::create_dir_all(folders.path("exec/site")).unwrap();
     let program = folders.path("script");
     std::fs::write(&program, script).unwrap();
     let more = format!(
-        "[[exec]]\nname = \"site\"\ncommand = [\"/bin/sh\", \"{}\"]\ninterval = \"1s\"\ntimeout = \"1s\"\nmetrics = [\"a\", \"b.c\"]\n\
+        "[[exec]]\nname = \"site\"\ncommand = [\"/bin/sh\", \"{}\"]\ninterval = \"{interval}\"\ntimeout = \"{interval}\"\nmetrics = [\"a\", \"b.c\"]\n\
          [[gauge]]\nname = \"site\"\nsource = \"exec.site.b.c\"\nabove = 1\n",
         program.display()
     );
@@ -91,7 +95,7 @@ fn what_a_command_prints_is_what_the_guard_reads() {
 
 #[test]
 fn whoever_waited_for_the_start_finds_readings() {
-    let (folders, config) = node("sleep 0.3; echo \"{\\\"a\\\": ${#NOTIFY_SOCKET}, \\\"b.c\\\": 1}\"\n");
+    let (folders, config) = node_every("sleep 1; echo \"{\\\"a\\\": ${#NOTIFY_SOCKET}, \\\"b.c\\\": 1}\"\n", "60s");
     let systemd = UnixDatagram::bind(folders.path("notify")).unwrap();
     systemd.set_read_timeout(Some(WITHIN)).unwrap();
     let child = command(&folders, "site").env("NOTIFY_SOCKET", folders.path("notify")).spawn().unwrap();
