@@ -144,6 +144,7 @@ class Disturbed(Exception):
 
 # Seconds; a job that stands still for longer is looked at.
 STALLED = 3.0
+LOOKED_AT = 100.0
 
 
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
@@ -155,8 +156,8 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
 
 
 def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) -> float:
-    """The longest time in seconds for which a job did not run, if this machine went on all the while."""
-    if (gap := neighbours.longest_gap(since)) > STALLED:
+    """The longest time in seconds for which a job did not run that began then, if this machine went on all the while."""
+    if (gap := neighbours.longest_gap(since, since + LOOKED_AT)) > STALLED:
         raise Disturbed(f"this machine stood still for {gap:.1f} s, at most {STALLED} s may be")
     return float(report["longest_gap_seconds"])
 

@@ -111,7 +111,7 @@ class Guard:
     def metric(self, name: str, absent: float | None = None) -> float:
         """Sum of all series of a metric; `absent` if it has none, as a counter of what has not happened yet."""
         text = self._node.execute(
-            "curl -sS --max-time 20 --retry 5 --retry-delay 2 --retry-connrefused http://127.0.0.1:9721/metrics"
+            "curl -sS --max-time 20 --retry 5 --retry-delay 2 --retry-max-time 40 --retry-connrefused http://127.0.0.1:9721/metrics"
         ).stdout
         series = [line.rsplit(" ", 1) for line in text.splitlines() if re.match(rf"{name}[ {{]", line)]
         if not series and absent is not None:

@@ -82,9 +82,9 @@ class Neighbours:
         """As the function of this name, of what was sampled so far."""
         return taken(list(self.samples), start, end)
 
-    def longest_gap(self, start: float) -> float:
-        """Seconds between two samples since then: in them this machine stood still."""
-        times = [sample.time for sample in list(self.samples) if sample.time >= start]
+    def longest_gap(self, start: float, end: float) -> float:
+        """Seconds between two samples in that time: in them this machine stood still."""
+        times = [sample.time for sample in list(self.samples) if start <= sample.time <= end]
         return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
 
     def _run(self) -> None:

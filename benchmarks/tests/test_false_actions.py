@@ -34,9 +34,16 @@ def test_a_record_without_latencies_is_refused(tmp_path: Path) -> None:
 
 
 def made(freezes: int, frozen_share: float, awake: int) -> Record:
-    counts = {"precautions": 40, "closings": 0, "squeezes": 0, "frozen_share": frozen_share, "days": 5.0}
+    counts = {
+        "precautions": 40,
+        "closings": 0,
+        "tightened": 0,
+        "squeezes": 0,
+        "frozen_share": frozen_share,
+        "days": 5.0,
+    }
     played = [{**counts, "share": share, "freezes": freezes} for share in false_actions.SHARES]
-    data = {"played": played, "awake": {"requests_in_trace": 30000, "freezes": awake}}
+    data = {"played": played, "awake": {"requests_in_trace": 30000, "seconds_in_trace": 360.0, "freezes": awake}}
     return Record("false-actions", {"days": 5.0, "block": 10.0}, {}, data)
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How often the guard acts on storage that is well: recorded requests of a healthy node, played to it for days.
 
-Takes the storage-only windows of a record of `isolation`: requests that a real XRootD answered from a throttled disk at
-70 % of its capacity, while jobs were there and idle. Days are made of blocks of ten seconds of them, drawn at random
+Takes the storage-only windows of a record of `isolation`: requests that a real XRootD answered from a throttled disk
+(70 % of what it can), while jobs were there and idle. Days are made of blocks of ten seconds of them, drawn at random
 (a moving block bootstrap, Künsch 1989), and played to the detectors and the ladder that guard a node, as shipped.
 Shows: precautions and freezes per day where batch does nothing on the disk and where it does a third of its work; and,
 so that it is no guard that is asleep, what it does when the same requests take three times as long for an hour.
 Does not show: what happens once in hours and is not in the recording (scrubs, backups, a controller that resets), or
-what lasts longer than a block; nor gauges and disks: only what clients get.
+what lasts longer than a block; nor a second in which no request began; nor gauges and disks: only what clients get. A few
+minutes of recording stay a few minutes, for however many days they are played.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..client.samples import OK
 from ..errors import BenchmarkError
 from ..guardbench import replay
 from ..host import host_facts
-from ..record import FILE, Record, RecordError
+from ..record import Record, RecordError
 from ..timeline.requests import Requests
 from .isolation import ALONE
 
@@ -45,7 +46,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def last_record() -> Path:
     """The last one that has latencies."""
     for folder in sorted(RECORDS.glob("*"), reverse=True):
-        if (folder / FILE).exists() and "requests" in Record.load(folder).data.get("files", {}):
+        try:
+            source = Record.load(folder)
+        except (OSError, RecordError):
+            continue
+        if "requests" in source.data.get("files", {}) and source.file("requests").exists():
             return folder
     raise BenchmarkError(f"{RECORDS}: no record with latencies; first: run isolation --only latency, or --of RECORD")
 
@@ -68,10 +73,11 @@ def healthy(source: Record) -> np.typing.NDArray[np.int64]:
 def record(options: argparse.Namespace, out: Path) -> Record:
     try:
         source = Record.load(options.of or last_record())
-    except (OSError, RecordError) as error:
-        raise BenchmarkError(str(error)) from error
+        trace = healthy(source)
+    except (OSError, KeyError, RecordError) as error:
+        raise BenchmarkError(f"{options.of}: no record of isolation with its samples: {error}") from error
     out.mkdir(parents=True, exist_ok=True)
-    np.savetxt(out / TRACE, healthy(source), fmt="%d")
+    np.savetxt(out / TRACE, trace, fmt="%d")
     common = ["--days", str(options.days), "--block", str(options.block)]
     played = [replay([*common, "--share", str(share)], out / TRACE, options.days) for share in SHARES]
     awake = replay(["--days", "1", "--block", str(options.block), "--slower", str(SLOWER)], out / TRACE)
@@ -84,12 +90,16 @@ def record(options: argparse.Namespace, out: Path) -> Record:
 
 def study(record: Record) -> dict[str, Any]:
     def of(played: dict[str, Any]) -> dict[str, Any]:
-        counts = {name: played[name] / played["days"] for name in ("precautions", "freezes", "closings", "squeezes")}
+        counts = {
+            name: played[name] / played["days"]
+            for name in ("precautions", "freezes", "closings", "tightened", "squeezes")
+        }
         return {"share": played["share"], **counts, "frozen_share": played["frozen_share"]}
 
     cases = [of(played) for played in record.data["played"]]
     return {
         "requests": record.data["awake"]["requests_in_trace"],
+        "seconds": record.data["awake"]["seconds_in_trace"],
         "cases": cases,
         "reached": all(case["freezes"] <= PER_DAY and case["frozen_share"] <= NEEDLESS for case in cases),
         "awake": record.data["awake"]["freezes"] > 0,
@@ -98,7 +108,7 @@ def study(record: Record) -> dict[str, Any]:
 
 def show(record: Record, results: dict[str, Any]) -> str:
     rows = [["batch's share of the disk", *(text.percent(case["share"]) for case in results["cases"]), "target"]]
-    targets = {"freezes": f"<= {PER_DAY:g}", "precautions": "", "closings": "", "squeezes": ""}
+    targets = {"freezes": f"<= {PER_DAY:g}", "precautions": "", "closings": "", "tightened": "", "squeezes": ""}
     for name, target in targets.items():
         rows.append([f"{name} per day", *(f"{case[name]:.2f}" for case in results["cases"]), target])
     shares = (f"{100 * case['frozen_share']:.4f} %" for case in results["cases"])
@@ -106,5 +116,6 @@ def show(record: Record, results: dict[str, Any]) -> str:
     verdict = "reached" if results["reached"] else "NOT reached"
     asleep = "and acts" if results["awake"] else "and does NOT act: the guard is asleep"
     days, block = record.parameters["days"], record.parameters["block"]
-    facts = f"{days:g} days made of blocks of {block:g} s of {results['requests']} requests; {verdict}"
+    recording = f"{results['requests']} requests in {results['seconds']:.0f} s"
+    facts = f"{days:g} days made of blocks of {block:g} s of {recording}; {verdict}"
     return f"{text.table(rows)}\n\n{facts}; {asleep} when they take {SLOWER:g} times as long"

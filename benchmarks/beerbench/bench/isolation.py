@@ -150,6 +150,8 @@ class Isolation:
             session.guard.take_away()
         saturating: Run | None = None
         if measure == "throughput":
+            # What one window has read must not be in memory in the next one.
+            session.drop_caches()
             load = Load(duration=options.seconds, connections=options.connections, seed=1000 + number)
             saturating = session.clients.start("saturate", "saturate", load)
             saturating.wait_ready(180)

@@ -14,7 +14,7 @@ use intf::segment::layout::{bucket_of, Kind, SeriesId};
 use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
 use intf::state::NodeState;
 use policy::detector::trial::Random;
-use policy::{Cause, Config, Deed, Evaluator, Inputs, Ladder, Signal};
+use policy::{Cause, Config, Deed, Evaluator, Inputs, Ladder, Signal, Throttle, Use};
 
 const S: u64 = 1_000_000_000;
 
@@ -68,6 +68,12 @@ impl Trace {
         self.0.iter().map(|request| usize::from(request.filesystem) + 1).max().unwrap_or(0)
     }
 
+    /// Without holes of a second.
+    fn seconds(&self) -> f64 {
+        let gaps = self.0.windows(2).map(|pair| pair[1].start - pair[0].start);
+        gaps.filter(|gap| *gap < S).sum::<u64>() as f64 / 1e9
+    }
+
     /// A block that has no hole of a second in it.
     fn draw(&self, random: &mut Random, length: u64) -> &[Request] {
         for _ in 0..10_000 {
@@ -91,6 +97,7 @@ struct Found {
     freezes: u64,
     closings: u64,
     squeezes: u64,
+    tightened: u64,
     frozen_ns: u64,
     closed_ns: u64,
     ticks: u64,
@@ -99,11 +106,13 @@ struct Found {
 struct Player {
     evaluator: Evaluator,
     ladder: Ladder,
-    filesystems: usize,
     share: f32,
     waiting: Vec<Request>,
     buckets: Vec<[u32; BUCKETS]>,
     touched: Vec<u64>,
+    /// What batch does of the work of each disk, and whether it needs all that it is left.
+    shares: Vec<f32>,
+    used: Vec<Use>,
     found: Found,
     frozen: bool,
 }
@@ -124,11 +133,12 @@ impl Player {
         Player {
             evaluator,
             ladder: Ladder::new(config.ladder, now),
-            filesystems,
             share,
             waiting: Vec::new(),
             buckets: vec![[0; BUCKETS]; filesystems],
             touched: vec![0; filesystems],
+            shares: vec![share; filesystems],
+            used: vec![Use::Full; filesystems],
             found: Found::default(),
             frozen: false,
         }
@@ -173,20 +183,18 @@ impl Player {
             self.evaluator.excuse(objective, self.ladder.excused(objective, now));
         }
         self.evaluator.finish(now, Signal::Heard { heartbeat_age_ns: 0 }, self.ladder.acting());
-        let shares = [if self.frozen { 0.0 } else { self.share }; 128];
-        let shares = &shares[..self.filesystems];
         let actions = self.ladder.step(
             &Inputs {
                 verdicts: self.evaluator.verdicts(),
                 gauges: &[],
                 filesystems: self.evaluator.filesystems(),
-                batch_share: shares,
-                batch_share_now: shares,
+                batch_share: &self.shares,
+                batch_share_now: &self.shares,
                 guilty: &[],
                 others_use: &[],
                 rotational: 0,
                 held_work: &[],
-                used: &[],
+                used: &self.used,
                 jobs: Some(4),
                 living: policy::JobSet::default(),
                 oldest_first: &[],
@@ -199,6 +207,12 @@ impl Player {
             now,
         );
         self.frozen = actions.hold.any();
+        for (index, (share, used)) in self.shares.iter_mut().zip(&mut self.used).enumerate() {
+            let left = actions.throttles.of(index as u16).map_or(1.0, Throttle::given);
+            *share = if self.frozen { 0.0 } else { self.share * left.min(1.0) };
+            *used = if left < 1.0 { Use::Full } else { Use::Little };
+        }
+        self.found.tightened += actions.events.iter().filter(|event| event.deed == Deed::Tighten).count() as u64;
         self.found.closings += actions.events.iter().filter(|event| event.deed == Deed::Close).count() as u64;
         self.found.squeezes +=
             actions.events.iter().filter(|event| event.cause == Cause::SlowBesideBatch).count() as u64;
@@ -244,6 +258,11 @@ fn main() {
             }
             due += player.tick(due);
         }
+        for Request { start, end, filesystem } in &drawn[next..] {
+            let start_now = start + shift - back;
+            let latency = ((end - start) as f64 * factor) as u64;
+            player.waiting.push(Request { start: start_now, end: start_now + latency, filesystem: *filesystem });
+        }
         now = end;
         if !begun && now >= learn {
             begun = true;
@@ -254,6 +273,7 @@ fn main() {
     let seconds = length as f64 / 1e9;
     let report = serde_json::json!({
         "requests_in_trace": trace.0.len(),
+        "seconds_in_trace": trace.seconds(),
         "filesystems": trace.filesystems(),
         "days": arguments.days,
         "block_seconds": arguments.block,
@@ -263,6 +283,7 @@ fn main() {
         "needless": counters.needless - found.needless,
         "freezes": counters.freezes - found.freezes,
         "closings": found.closings,
+        "tightened": found.tightened,
         "squeezes": found.squeezes,
         "frozen_share": found.frozen_ns as f64 / 1e9 / seconds,
         "closed_share": found.closed_ns as f64 / 1e9 / seconds,

@@ -61,6 +61,8 @@ const LEAST: f32 = 0.05;
 const STEP: f32 = 0.1;
 /// And below what was too much before, as a part of that: two minutes from half of it.
 const STEP_TRIED: f32 = 0.04;
+/// So much of that is as much as that.
+const SAME: f32 = 0.8;
 /// Pressure is an average over ten seconds: so long it takes until a change shows.
 const SETTLE_NS: u64 = 10_000_000_000;
 /// Less than this share of what it was is down.
@@ -114,7 +116,8 @@ impl Squeeze {
         if now_ns < self.until_ns || (!all && now_ns.saturating_sub(self.changed_ns) < SETTLE_NS) {
             return None;
         }
-        if all {
+        // After a harm nothing had been measured.
+        if all || (self.harmed() && self.before.is_infinite()) {
             self.before = value;
         }
         if self.share > LEAST {
@@ -134,13 +137,27 @@ impl Squeeze {
             return None;
         }
         if self.share <= LEAST {
-            return Some(self.in_vain(backoff_ns, now_ns));
+            // Whoever has his least for another reason was not left it for this.
+            return self.harmed().then(|| self.in_vain(backoff_ns, now_ns));
         }
-        self.too_much = self.share;
+        // Nearly what was too much before is the same again; it need not be less than half of that.
+        if self.share < SAME * self.too_much || !self.harmed() {
+            self.too_much = self.share;
+        }
         // Nothing was measured that could show that this was of no use.
         self.before = f64::INFINITY;
-        (self.share, self.changed_ns) = ((self.share / 2.0).max(LEAST), now_ns);
+        (self.share, self.changed_ns) = ((self.too_much / 2.0).max(LEAST), now_ns);
         Some(Change::Less)
+    }
+
+    /// It has less because it made storage slow.
+    pub fn harmed(&self) -> bool {
+        self.too_much > 0.0
+    }
+
+    /// And may have still less for that.
+    pub fn searching(&self) -> bool {
+        self.harmed() && self.share > LEAST
     }
 
     fn in_vain(&mut self, backoff_ns: u64, now_ns: u64) -> Change {
@@ -159,7 +176,7 @@ impl Squeeze {
             // Nothing was measured that could show that this was of no use.
             self.before = f64::INFINITY;
         }
-        (self.share, self.changed_ns) = (LEAST, now_ns);
+        (self.share, self.changed_ns, self.too_much) = (LEAST, now_ns, 0.0);
         Some(Change::Less)
     }
 
@@ -247,8 +264,34 @@ mod tests {
         }
         assert_eq!(squeeze.share(), LEAST);
         assert_eq!((squeeze.harm(60 * S, 140 * S), squeeze.share()), (Some(Change::InVain), 1.0));
+        assert!(!squeeze.harmed());
         assert_eq!(squeeze.harm(60 * S, 199 * S), None);
         assert_eq!(squeeze.harm(60 * S, 200 * S), Some(Change::Less));
+    }
+
+    #[test]
+    fn nearly_as_much_as_was_too_much_is_the_same_again() {
+        let mut squeeze = Squeeze::default();
+        squeeze.harm(60 * S, 100 * S);
+        enough(&mut squeeze, 100, 81);
+        assert!((0.8..0.9).contains(&squeeze.share()), "{}", squeeze.share());
+        assert_eq!((squeeze.harm(60 * S, 181 * S), squeeze.share()), (Some(Change::Less), 0.5));
+        enough(&mut squeeze, 181, 40);
+        assert!((0.55..0.7).contains(&squeeze.share()), "{}", squeeze.share());
+        squeeze.harm(60 * S, 230 * S);
+        assert!(squeeze.share() < 0.35, "less is too much as well: {}", squeeze.share());
+    }
+
+    #[test]
+    fn whoever_has_his_least_for_another_reason_does_not_get_all_of_it_for_a_harm() {
+        let mut squeeze = Squeeze::default();
+        squeeze.harm(60 * S, 90 * S);
+        squeeze.floor(100 * S);
+        assert_eq!((squeeze.harm(60 * S, 101 * S), squeeze.share(), squeeze.harmed()), (None, LEAST, false));
+        // Nor is he left it for ever by a gauge that has nothing of it.
+        let mut squeeze = Squeeze::default();
+        squeeze.harm(60 * S, 100 * S);
+        assert_eq!(short(&mut squeeze, 0.5, 111, 60).last(), Some(&(151, Change::InVain)));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) struct Freeze {
     limited: u128,
     /// It began so soon after the last one that it is the same again.
     again: bool,
+    /// A request hung on a disk that batch uses.
+    stuck: bool,
     /// Objectives that had evidence during it, and filesystems of those, bit by index.
     pub accused: u64,
     pub slow: u128,
@@ -276,12 +278,22 @@ impl Memory {
         thawed_ns.is_some_and(|thawed_ns| now_ns.saturating_sub(thawed_ns) <= self.config.flap_ns)
     }
 
-    /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw, halved for each `flap`
-    /// time that has passed since then.
+    /// What there is evidence of during a freeze.
+    pub fn note_evidence(&mut self, view: &View) {
+        if let Some(freeze) = &mut self.freeze {
+            freeze.accused |= view.accused;
+            freeze.slow |= view.slow;
+            freeze.stuck |= matches!(view.strong, Some((Cause::Stuck, _)));
+        }
+    }
+
+    /// The hold time of a freeze that begins at `now_ns`: doubled if it comes soon after a thaw (not while batch comes back with less
+    /// CPU each time, which is not the same again), halved for each `flap` time that has passed since then.
     fn hold(&self, now_ns: u64) -> u64 {
         let Some(thawed_ns) = self.thawed_ns else { return self.config.hold_ns };
         let gap = now_ns.saturating_sub(thawed_ns);
         let hold = match self.lately(self.thawed_ns, now_ns) {
+            true if self.squeezes[Resource::Cpu as usize].searching() => self.counters.hold_ns,
             true => self.counters.hold_ns.saturating_mul(2),
             false => self.counters.hold_ns >> (gap / self.config.flap_ns).min(63),
         };
@@ -307,7 +319,7 @@ impl Memory {
             t.about.describe(e);
         });
         match t.deed {
-            Deed::Freeze => self.begin_freeze(t.precaution, t.about, now_ns),
+            Deed::Freeze => self.begin_freeze(t.precaution, t.about.filesystem(), now_ns),
             Deed::Extend => self.extend(now_ns),
             Deed::Narrow | Deed::Widen => self.change_hold(&t, now_ns),
             Deed::Thaw => self.end_freeze(t.precaution, t.cause, now_ns),
@@ -343,11 +355,11 @@ impl Memory {
         }
     }
 
-    fn begin_freeze(&mut self, precaution: bool, about: About, now_ns: u64) {
+    fn begin_freeze(&mut self, precaution: bool, filesystem: Option<u16>, now_ns: u64) {
         self.limits.before_less();
         // Whoever comes back with half of what he had need not stand still for long: it is not the same again.
-        let step = self.config.throttle_step;
-        let less = about.filesystem().is_some_and(|filesystem| self.limits.throttles.can_cut(filesystem, step));
+        let less =
+            filesystem.is_some_and(|filesystem| self.limits.throttles.can_cut(filesystem, self.config.throttle_step));
         let hold_ns = if less { self.config.precaution_ns.min(self.config.hold_ns) } else { self.hold(now_ns) };
         let before = self.state;
         self.freeze = Some(Freeze {
@@ -365,8 +377,9 @@ impl Memory {
             blamed_on: 0,
             limited: 0,
             again: self.lately(self.helped_ns, now_ns),
-            accused: about.accused(),
-            slow: about.filesystem().map_or(0, |filesystem| bit(filesystem.into())),
+            stuck: false,
+            accused: 0,
+            slow: 0,
             before,
         });
         if precaution {
@@ -385,7 +398,7 @@ impl Memory {
     fn begin_leaving(&mut self, t: &Transition, now_ns: u64) {
         let running = self.freeze.is_none();
         if running {
-            self.begin_freeze(false, About::default(), now_ns);
+            self.begin_freeze(false, None, now_ns);
         } else if self.freeze.is_some_and(|freeze| freeze.precaution) {
             self.extend(now_ns);
         }
@@ -462,18 +475,21 @@ impl Memory {
         }
     }
 
-    /// It helped, as it did a moment before, and nobody is limited on a disk that was slow: what was it about then?
+    /// It helped, as it did a moment before, and nobody is to blame for a disk that was slow: what was it about then?
     fn unexplained(&self, freeze: &Freeze) -> Option<About> {
-        let again = freeze.again || self.squeezes[Resource::Cpu as usize].share() < 1.0;
+        let again = freeze.again || self.squeezes[Resource::Cpu as usize].harmed();
         let slow = if freeze.slow == 0 { u128::MAX } else { freeze.slow };
-        let explained = freeze.ordered || self.limits.throttles.filesystems() & slow != 0;
+        // Also if who did it has left, or may not be limited there.
+        let by_disk = (freeze.blamed_on | freeze.limited | self.limits.throttles.filesystems()) & slow != 0;
+        let explained = freeze.ordered || freeze.stuck || by_disk;
+        let wanted = self.config.throttle && !self.config.dry_run;
         let accused = u16::try_from(freeze.accused.trailing_zeros()).ok()?;
-        (self.config.throttle && again && !explained && freeze.accused != 0).then(|| About::of(accused))
+        (wanted && again && !explained && freeze.accused != 0).then(|| About::of(accused))
     }
 
     /// At the start of the guard: batch is frozen already.
     pub fn adopt(&mut self, hold: Hold, now_ns: u64) {
-        self.begin_freeze(false, About::default(), now_ns);
+        self.begin_freeze(false, None, now_ns);
         if let Some(freeze) = &mut self.freeze {
             freeze.hold = hold;
             if let Hold::Jobs(guilty) = hold {

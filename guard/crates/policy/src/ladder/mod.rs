@@ -228,9 +228,12 @@ impl Ladder {
         memory.limits.note(inputs, memory.config.throttle_step, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
+        memory.note_evidence(&view);
         if let Some(transition) = rungs::next(memory, &view) {
             let still = memory.standing(&view.living);
             memory.apply(transition, now_ns, &mut events);
+            // It may have begun just now.
+            memory.note_evidence(&view);
             if memory.comes_back(&transition) {
                 memory.stages.begin(still, now_ns);
                 // Of the first ones the transition has told.
@@ -289,6 +292,8 @@ impl Ladder {
                 }
                 Some(Short::Now(about)) => (squeeze.short(about.value(), backoff_ns, now_ns), about),
                 Some(Short::Perhaps) => continue,
+                // It made storage slow: only while that is well is there a reason to give it more.
+                _ if squeeze.harmed() && (view.deaf.is_some() || view.calm_for_ns.is_none()) => continue,
                 // No gauge asks for it, or not any more.
                 Some(Short::Not) | None => (squeeze.enough(backoff_ns, now_ns), About::default()),
             };

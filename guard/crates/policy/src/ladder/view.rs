@@ -289,8 +289,6 @@ impl View {
         view.healthy_for_ns = lasting(&mut memory.healthy_since_ns, healthy, now_ns);
         memory.armed |= calm;
         if let Some(freeze) = &mut memory.freeze {
-            freeze.accused |= view.accused;
-            freeze.slow |= view.slow;
             freeze.calm_ns = if calm { now_ns } else { freeze.calm_ns };
         }
         view

@@ -228,7 +228,7 @@ fn one_that_harms_by_its_cpu_runs_with_less_of_it_instead_of_standing_still() {
         assert!(without > 0.7, "seed {seed}: {without}");
         assert!(frozen < 0.3 * without, "seed {seed}: {frozen} and {without}");
         // Nor do clients pay for that.
-        assert!(freezes <= freezes_without, "seed {seed}: {freezes} and {freezes_without}");
+        assert!(2 * freezes <= freezes_without, "seed {seed}: {freezes} and {freezes_without}");
     }
 }
 

@@ -100,6 +100,13 @@ fn where_it_is_slow_each_time_that_batch_runs_and_for_no_disk_batch_gets_less_cp
     let less = |event: &&policy::Event| event.cause == Cause::SlowBesideBatch;
     let said: Vec<_> = steps.events.iter().filter(less).map(|event| (event.deed, event.objective)).collect();
     assert_eq!(said, [(Deed::Squeeze(Resource::Cpu), Some(0)); 2]);
+    // What is slow now is no reason to give it more, whoever is to blame.
+    let before = shares(&steps).0;
+    steps.level(Level::Weak);
+    steps.batch_share[0] = 0.0;
+    steps.run(4 * S);
+    steps.level(Level::Calm);
+    assert!(shares(&steps).0 <= before);
     steps.run(100 * S);
     assert!((0.4..0.5).contains(&shares(&steps).0), "half of it was too much a moment ago: {:?}", shares(&steps));
     steps.run(100 * S);
@@ -126,6 +133,46 @@ fn who_makes_a_disk_slow_gets_less_of_that_disk_and_batch_as_a_whole_nothing_les
         steps.run(S);
         assert_eq!(shares(&steps), (1.0, 1.0));
     }
+}
+
+#[test]
+fn a_hog_that_leaves_while_it_stands_still_is_no_reason_for_others_to_have_less() {
+    let mut steps = Steps::open();
+    for _ in 0..3 {
+        (steps.guilty[0], steps.batch_share_now[0]) = (Some([1].into_iter().collect()), 0.5);
+        steps.level(Level::Strong);
+        steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+        steps.run(500 * MS);
+        assert_eq!(steps.state(), NodeState::Frozen);
+        steps.level(Level::Calm);
+        steps.batch_share_now[0] = 0.0;
+        (steps.living, steps.jobs) = ([0, 2].into_iter().collect(), Some(2));
+        steps.run(20 * S);
+        assert_eq!((shares(&steps), steps.actions().hold), ((1.0, 1.0), Hold::Nobody));
+        (steps.living, steps.jobs) = ([0, 1, 2].into_iter().collect(), Some(3));
+        steps.step();
+    }
+}
+
+#[test]
+fn of_a_silence_nobody_gets_all_back_at_once_because_storage_is_slow_after_it() {
+    let mut steps = deaf(SignalState::Stale, 40);
+    steps.verdicts[1].signal = SignalState::Fresh;
+    steps.run(100 * MS);
+    steps.living = JobSet::default();
+    slow(&mut steps);
+    assert!(shares(&steps).0 < 0.2, "{:?}", shares(&steps));
+}
+
+#[test]
+fn who_only_says_what_he_would_do_does_not_say_that() {
+    let mut steps = Steps::with(Ladder::new(LadderConfig { dry_run: true, ..config() }, 1000 * S));
+    steps.run(3 * S);
+    for _ in 0..3 {
+        slow(&mut steps);
+        steps.run(S);
+    }
+    assert!(!steps.said().iter().any(|(cause, _)| *cause == Cause::SlowBesideBatch), "{:?}", steps.said());
 }
 
 #[test]
