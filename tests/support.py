@@ -156,7 +156,7 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
 
 
 def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) -> float:
-    """The longest time in seconds for which a job did not run that began then, if this machine went on all the while."""
+    """The longest time in seconds for which a job that began then did not run, if this machine went on meanwhile."""
     if (gap := neighbours.longest_gap(since, since + LOOKED_AT)) > STALLED:
         raise Disturbed(f"this machine stood still for {gap:.1f} s, at most {STALLED} s may be")
     return float(report["longest_gap_seconds"])

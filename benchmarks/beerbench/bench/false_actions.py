@@ -7,8 +7,8 @@ Takes the storage-only windows of a record of `isolation`: requests that a real 
 Shows: precautions and freezes per day where batch does nothing on the disk and where it does a third of its work; and,
 so that it is no guard that is asleep, what it does when the same requests take three times as long for an hour.
 Does not show: what happens once in hours and is not in the recording (scrubs, backups, a controller that resets), or
-what lasts longer than a block; nor a second in which no request began; nor gauges and disks: only what clients get. A few
-minutes of recording stay a few minutes, for however many days they are played.
+what lasts longer than a block; nor a second in which no request began; nor gauges and disks: only what clients get.
+A few minutes of recording stay a few minutes, for however many days they are played.
 """
 
 from __future__ import annotations
