@@ -18,6 +18,9 @@ use intf::segment::SeriesId;
 /// Slack that there must be before new jobs are let in again: none left is the limit for closing.
 const SLACK_TO_OPEN: f64 = 0.2;
 
+/// A day: evidence that comes by itself more often must be stronger before batch stands still for long.
+const DAY_S: f64 = 86_400.0;
+
 /// What batch had in flight when it was frozen is gone after this.
 const DRAIN_NS: u64 = 1_000_000_000;
 
@@ -31,6 +34,8 @@ pub(super) struct About {
     measure: Option<Measure>,
     /// Batch uses the device so much that there is little doubt who makes it slow.
     used: bool,
+    /// The evidence is so strong that it comes by itself once a day at most.
+    telling: bool,
     /// Who made it so, where that is known.
     pub guilty: Option<JobSet>,
     /// Whose memory grew most, if that is why he was chosen.
@@ -48,6 +53,8 @@ impl About {
             filesystem: verdict.worst.map(|s| s.filesystem),
             measure: Some(verdict.measure),
             used: false,
+            // Wald's bound (`stated_false_alarms_per_million`): by itself this comes at most once in exp(value) requests.
+            telling: verdict.measure.value >= (verdict.rate * DAY_S).ln(),
             guilty: None,
             grower: None,
         };
@@ -331,7 +338,13 @@ impl View {
 
     /// Evidence that calls for a real freeze.
     pub fn serious(&self) -> Option<(Cause, About)> {
-        self.strong.or(self.guilty.map(|about| (Cause::BatchUsesDisk, about)))
+        self.strong.or(self.telling().map(|about| (Cause::BatchUsesDisk, about)))
+    }
+
+    /// Weak evidence on a device that batch uses a lot just now, and not of the weakest: where there are many requests that comes by
+    /// itself some twenty times a day, and batch that works on a disk need not stand still for it for longer than a precaution.
+    pub fn telling(&self) -> Option<About> {
+        self.guilty.filter(|about| about.telling)
     }
 
     fn judge(&mut self, verdict: &Verdict, memory: &mut Memory, inputs: &Inputs<'_>) {

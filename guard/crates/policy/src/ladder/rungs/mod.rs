@@ -102,7 +102,7 @@ fn escalate(memory: &mut Memory, view: &View) -> Option<Transition> {
         return Some(freeze(cause, about));
     }
     let about = view.weak.filter(|_| memory.armed)?;
-    if let Some(about) = view.guilty {
+    if let Some(about) = view.telling() {
         return Some(freeze(Cause::BatchUsesDisk, about));
     }
     // A precaution that helps hides the evidence that would have extended it. What comes back at once was batch's doing.
