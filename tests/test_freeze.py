@@ -16,7 +16,7 @@ from support import StorageUser, assert_one_run, figures, report_of
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
 # Long enough for two looks and a job that does not start, however slow the node is.
-HOLD = "sed -i 's/^hold = .*/hold = \"30s\"/' /etc/beer/guard.toml && systemctl reload beer-guard"
+HOLD = "sed -i 's/^hold = .*/hold = \"30s\"/' /etc/beer/guard.toml && systemctl restart beer-guard"
 
 
 def test_frozen_job(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:

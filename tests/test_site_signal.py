@@ -62,7 +62,7 @@ def test_a_signal_of_the_site_s_own(node: Machine, guard: Guard, tmp_path: Path)
     node.execute(f"systemctl enable --now {UNIT} && systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("open", timeout=180)
     # All signals are heard, and not only this one.
-    check = "beer-guard check-config --live"
+    check = "beer-guard check-config --live --quiet"
     wait_until(lambda: node.execute(check, check=False).status == 0, 60, "the check is good", explain=guard.why)
 
     found = values(node)

@@ -32,6 +32,9 @@ fn the_shipped_configuration_is_good_and_states_its_rates() {
     let folders = NodeFolders::new();
     let path = folders.path("guard.toml");
     std::fs::write(&path, policy::Config::example()).unwrap();
+    let output = guard(&["check-config", "--quiet", path.to_str().unwrap()]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}: good\n", path.display()));
+    assert!(output.status.success());
     let output = guard(&["check-config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
