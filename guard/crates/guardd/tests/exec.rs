@@ -95,7 +95,7 @@ fn what_a_command_prints_is_what_the_guard_reads() {
 
 #[test]
 fn whoever_waited_for_the_start_finds_readings() {
-    let (folders, config) = node_every("sleep 1; echo \"{\\\"a\\\": ${#NOTIFY_SOCKET}, \\\"b.c\\\": 1}\"\n", "60s");
+    let (folders, config) = node_every("sleep 1; echo \"{\\\"a\\\": ${#NOTIFY_SOCKET}, \\\"b.c\\\": 1}\"\n", "10s");
     let systemd = UnixDatagram::bind(folders.path("notify")).unwrap();
     systemd.set_read_timeout(Some(WITHIN)).unwrap();
     let child = command(&folders, "site").env("NOTIFY_SOCKET", folders.path("notify")).spawn().unwrap();
