@@ -35,7 +35,7 @@ fn node_every(script: &str, interval: &str) -> (NodeFolders, Config) {
     std::fs::write(&program, script).unwrap();
     let more = format!(
         "[[exec]]\nname = \"site\"\ncommand = [\"/bin/sh\", \"{}\"]\ninterval = \"{interval}\"\ntimeout = \"{interval}\"\nmetrics = [\"a\", \"b.c\"]\n\
-         [[gauge]]\nname = \"site\"\nsource = \"exec.site.b.c\"\nabove = 1\n",
+         [[gauge]]\nname = \"site\"\nsource = \"exec.site.b.c\"\nabove = 1\ngrace = \"60s\"\n",
         program.display()
     );
     let text = folders.config(&folders.slice(), &more);
