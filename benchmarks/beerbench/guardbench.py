@@ -21,7 +21,7 @@ cd guard
 cargo build --quiet --release -p guardd --example replay < /dev/null
 exec "$CARGO_TARGET_DIR"/release/examples/replay {arguments}
 """
-# A day takes a minute here.
+# A day took 40 s on two cores (benchmarks/runs/2026-11-26-2-core).
 DAY_SECONDS = 600
 
 
@@ -33,8 +33,9 @@ def run(arguments: Sequence[str], timeout: float) -> dict[str, Any]:
     return measured
 
 
-def replay(arguments: Sequence[str], trace: Path, days: float = 1) -> dict[str, Any]:
-    """What the guard does to a recorded trace, `start end filesystem` by line."""
+def replay(trace: Path, days: float, **settings: float) -> dict[str, Any]:
+    """What the guard does in so many days of a recorded trace, `start end filesystem` by line."""
+    arguments = [word for name, value in ({"days": days} | settings).items() for word in (f"--{name}", str(value))]
     command = ["sh", "-ec", REPLAY.format(arguments=shlex.join(arguments))]
     played: dict[str, Any] = run_json("the guard's replay", command, 900 + DAY_SECONDS * days, stdin=trace)
     return played

@@ -54,4 +54,5 @@ def test_one_freeze_a_day_is_allowed_and_a_guard_that_sleeps_is_not() -> None:
     for bad in (made(6, 0.0004, 3), made(5, 0.002, 3)):
         assert "NOT reached" in false_actions.show(bad, false_actions.study(bad))
     asleep = made(0, 0.0, 0)
+    assert not false_actions.study(asleep)["reached"]
     assert "asleep" in false_actions.show(asleep, false_actions.study(asleep))

@@ -47,10 +47,9 @@ def as_data() -> Any:
 
 def absent(machine: Machine) -> list[str]:
     """Expected units that the node does not have: parts that are not built yet."""
-    command = "systemctl list-unit-files --no-legend --no-pager"
     # systemd may be too busy to answer while a slow node boots.
-    machine.wait(f"{command} >/dev/null", timeout=UNIT_SECONDS)
-    listed = [line.split()[0] for line in machine.execute(command).stdout.splitlines() if line.strip()]
+    lines = machine.wait("systemctl list-unit-files --no-legend --no-pager", timeout=UNIT_SECONDS).stdout.splitlines()
+    listed = [line.split()[0] for line in lines if line.strip()]
     return [one.unit for one in EXPECTED if one.unit not in listed and template_of(one.unit) not in listed]
 
 

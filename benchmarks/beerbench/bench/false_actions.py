@@ -35,6 +35,8 @@ SHARES = (0.0, 0.33)
 SLOWER = 3.0
 PER_DAY = 1.0
 NEEDLESS = 0.001
+# Counted per day, and what each may come to.
+TARGETS = {"freezes": f"<= {PER_DAY:g}", "precautions": "", "closings": "", "tightened": "", "squeezes": ""}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,16 +73,17 @@ def healthy(source: Record) -> np.typing.NDArray[np.int64]:
 
 
 def record(options: argparse.Namespace, out: Path) -> Record:
+    folder = options.of or last_record()
     try:
-        source = Record.load(options.of or last_record())
-        trace = healthy(source)
+        source = Record.load(folder)
+        requests = healthy(source)
     except (OSError, KeyError, RecordError) as error:
-        raise BenchmarkError(f"{options.of}: no record of isolation with its samples: {error}") from error
+        raise BenchmarkError(f"{folder}: no record of isolation with its samples: {error}") from error
     out.mkdir(parents=True, exist_ok=True)
-    np.savetxt(out / TRACE, trace, fmt="%d")
-    common = ["--days", str(options.days), "--block", str(options.block)]
-    played = [replay([*common, "--share", str(share)], out / TRACE, options.days) for share in SHARES]
-    awake = replay(["--days", "1", "--block", str(options.block), "--slower", str(SLOWER)], out / TRACE)
+    trace = out / TRACE
+    np.savetxt(trace, requests, fmt="%d")
+    played = [replay(trace, options.days, block=options.block, share=share) for share in SHARES]
+    awake = replay(trace, 1, block=options.block, slower=SLOWER)
     parameters = {"of": source.started, "days": options.days, "block": options.block}
     data = {"played": played, "awake": awake, "files": {"trace": TRACE}}
     made = Record("false-actions", parameters, host_facts(), data)
@@ -90,26 +93,24 @@ def record(options: argparse.Namespace, out: Path) -> Record:
 
 def study(record: Record) -> dict[str, Any]:
     def of(played: dict[str, Any]) -> dict[str, Any]:
-        counts = {
-            name: played[name] / played["days"]
-            for name in ("precautions", "freezes", "closings", "tightened", "squeezes")
-        }
+        counts = {name: played[name] / played["days"] for name in TARGETS}
         return {"share": played["share"], **counts, "frozen_share": played["frozen_share"]}
 
     cases = [of(played) for played in record.data["played"]]
+    awake = record.data["awake"]["freezes"] > 0
+    rare = all(case["freezes"] <= PER_DAY and case["frozen_share"] <= NEEDLESS for case in cases)
     return {
         "requests": record.data["awake"]["requests_in_trace"],
         "seconds": record.data["awake"]["seconds_in_trace"],
         "cases": cases,
-        "reached": all(case["freezes"] <= PER_DAY and case["frozen_share"] <= NEEDLESS for case in cases),
-        "awake": record.data["awake"]["freezes"] > 0,
+        "reached": rare and awake,
+        "awake": awake,
     }
 
 
 def show(record: Record, results: dict[str, Any]) -> str:
     rows = [["batch's share of the disk", *(text.percent(case["share"]) for case in results["cases"]), "target"]]
-    targets = {"freezes": f"<= {PER_DAY:g}", "precautions": "", "closings": "", "tightened": "", "squeezes": ""}
-    for name, target in targets.items():
+    for name, target in TARGETS.items():
         rows.append([f"{name} per day", *(f"{case[name]:.2f}" for case in results["cases"]), target])
     shares = (f"{100 * case['frozen_share']:.4f} %" for case in results["cases"])
     rows.append(["frozen for nothing", *shares, f"<= {100 * NEEDLESS:g} %"])

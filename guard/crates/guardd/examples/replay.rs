@@ -10,10 +10,11 @@
 use std::io::BufRead;
 
 use clap::Parser;
-use intf::segment::layout::{bucket_of, Kind, SeriesId};
-use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
+use intf::segment::layout::{Kind, SeriesId};
+use intf::segment::{Filesystem, InFlight, Visitor};
 use intf::state::NodeState;
-use policy::detector::trial::Random;
+use policy::detector::trial::{Completed, Random};
+use policy::ladder::Counters;
 use policy::{Cause, Config, Deed, Evaluator, Inputs, Ladder, Signal, Throttle, Use};
 
 const S: u64 = 1_000_000_000;
@@ -90,11 +91,9 @@ impl Trace {
     }
 }
 
+/// What the ladder does not count itself.
 #[derive(Default)]
 struct Found {
-    precautions: u64,
-    needless: u64,
-    freezes: u64,
     closings: u64,
     squeezes: u64,
     tightened: u64,
@@ -108,8 +107,8 @@ struct Player {
     ladder: Ladder,
     share: f32,
     waiting: Vec<Request>,
-    buckets: Vec<[u32; BUCKETS]>,
-    touched: Vec<u64>,
+    tick_ns: u64,
+    completed: Vec<Completed>,
     /// What batch does of the work of each disk, and whether it needs all that it is left.
     shares: Vec<f32>,
     used: Vec<Use>,
@@ -135,8 +134,8 @@ impl Player {
             ladder: Ladder::new(config.ladder, now),
             share,
             waiting: Vec::new(),
-            buckets: vec![[0; BUCKETS]; filesystems],
-            touched: vec![0; filesystems],
+            tick_ns: config.control_loop.tick_ns,
+            completed: vec![Completed::NOTHING; filesystems],
             shares: vec![share; filesystems],
             used: vec![Use::Full; filesystems],
             found: Found::default(),
@@ -147,33 +146,18 @@ impl Player {
     fn tick(&mut self, now: u64) -> u64 {
         self.evaluator.begin(now);
         let series = |filesystem: u16| SeriesId { filesystem, kind: Kind::STORAGE_READ };
-        let (buckets, touched) = (&mut self.buckets, &mut self.touched);
+        let completed = &mut self.completed;
         self.waiting.retain(|request| {
             let waits = request.end > now;
             if !waits {
-                let disk = usize::from(request.filesystem);
-                // Shorter or longer than all buckets: not of a disk.
-                if let Some(bucket) = bucket_of(request.end - request.start) {
-                    buckets[disk][bucket] += 1;
-                    touched[disk] += 1;
-                }
+                completed[usize::from(request.filesystem)].add(request.end - request.start);
             }
             waits
         });
-        for (index, operations) in self.touched.iter_mut().enumerate().filter(|(_, operations)| **operations > 0) {
-            let buckets = &mut self.buckets[index];
-            self.evaluator.series(&SeriesDelta {
-                series: series(index as u16),
-                operations: std::mem::take(operations),
-                bytes: 0,
-                sum_ns: 0,
-                errors: 0,
-                max_ns: 0,
-                under: 0,
-                over: 0,
-                buckets,
-            });
-            buckets.fill(0);
+        for (filesystem, completed) in (0..).zip(completed) {
+            let Some(delta) = completed.delta(series(filesystem)) else { continue };
+            self.evaluator.series(&delta);
+            *completed = Completed::NOTHING;
         }
         for request in &self.waiting {
             let (series, age_ns) = (series(request.filesystem), now - request.start);
@@ -186,23 +170,13 @@ impl Player {
         let actions = self.ladder.step(
             &Inputs {
                 verdicts: self.evaluator.verdicts(),
-                gauges: &[],
                 filesystems: self.evaluator.filesystems(),
                 batch_share: &self.shares,
                 batch_share_now: &self.shares,
-                guilty: &[],
-                others_use: &[],
-                rotational: 0,
-                held_work: &[],
                 used: &self.used,
                 jobs: Some(4),
-                living: policy::JobSet::default(),
-                oldest_first: &[],
-                grower: None,
                 self_check: true,
-                drained: false,
-                ordered: false,
-                resumed: false,
+                ..Inputs::default()
             },
             now,
         );
@@ -212,23 +186,16 @@ impl Player {
             *share = if self.frozen { 0.0 } else { self.share * left.min(1.0) };
             *used = if left < 1.0 { Use::Full } else { Use::Little };
         }
-        self.found.tightened += actions.events.iter().filter(|event| event.deed == Deed::Tighten).count() as u64;
-        self.found.closings += actions.events.iter().filter(|event| event.deed == Deed::Close).count() as u64;
-        self.found.squeezes +=
-            actions.events.iter().filter(|event| event.cause == Cause::SlowBesideBatch).count() as u64;
-        let tick = self.evaluator.next_tick_ns(Config::default().control_loop.tick_ns);
+        for event in actions.events.iter() {
+            self.found.tightened += u64::from(event.deed == Deed::Tighten);
+            self.found.closings += u64::from(event.deed == Deed::Close);
+            self.found.squeezes += u64::from(event.cause == Cause::SlowBesideBatch);
+        }
+        let tick = self.evaluator.next_tick_ns(self.tick_ns);
         self.found.ticks += 1;
         self.found.frozen_ns += if self.frozen { tick } else { 0 };
         self.found.closed_ns += if self.ladder.state() == NodeState::Closed { tick } else { 0 };
         tick
-    }
-
-    /// Forgets what was counted so far.
-    fn begin(&mut self) {
-        self.found = Found::default();
-        let counters = self.ladder.counters();
-        (self.found.precautions, self.found.needless) = (counters.precautions, counters.needless);
-        self.found.freezes = counters.freezes;
     }
 }
 
@@ -240,36 +207,34 @@ fn main() {
     let mut player = Player::new(trace.filesystems(), arguments.share, S);
     // What is usual is learned first.
     let (learn, length) = (1200 * S, (arguments.days * 86_400.0 * 1e9) as u64);
-    let (mut now, mut begun, mut due) = (S, false, S);
+    let mut before: Option<Counters> = None;
+    let (mut now, mut due) = (S, S);
     while now < learn + length {
+        if now >= learn && before.is_none() {
+            before = Some(*player.ladder.counters());
+            player.found = Found::default();
+        }
         let drawn = trace.draw(&mut random, block);
-        let shift = now.saturating_sub(drawn[0].start);
-        let back = drawn[0].start.saturating_sub(now);
         let day = now.saturating_sub(learn) % (86_400 * S);
-        let factor = if begun && day >= 82_800 * S { arguments.slower } else { 1.0 };
-        let (end, mut next) = (now + block, 0);
-        while due < end {
-            while next < drawn.len() && drawn[next].start + shift - back <= due {
-                let Request { start, end, filesystem } = drawn[next];
-                let start_now = start + shift - back;
-                let latency = ((end - start) as f64 * factor) as u64;
-                player.waiting.push(Request { start: start_now, end: start_now + latency, filesystem });
-                next += 1;
+        let factor = if day >= 82_800 * S { arguments.slower } else { 1.0 };
+        let mut moved = drawn.iter().map(move |request| {
+            let start = now + (request.start - drawn[0].start);
+            let latency = ((request.end - request.start) as f64 * factor) as u64;
+            Request { start, end: start + latency, ..*request }
+        });
+        now += block;
+        let mut next = moved.next();
+        while due < now {
+            while let Some(request) = next.filter(|request| request.start <= due) {
+                player.waiting.push(request);
+                next = moved.next();
             }
             due += player.tick(due);
         }
-        for Request { start, end, filesystem } in &drawn[next..] {
-            let start_now = start + shift - back;
-            let latency = ((end - start) as f64 * factor) as u64;
-            player.waiting.push(Request { start: start_now, end: start_now + latency, filesystem: *filesystem });
-        }
-        now = end;
-        if !begun && now >= learn {
-            begun = true;
-            player.begin();
-        }
+        // Since the last tick.
+        player.waiting.extend(next.into_iter().chain(moved));
     }
-    let (found, counters) = (&player.found, player.ladder.counters());
+    let (found, counters, before) = (&player.found, player.ladder.counters(), before.unwrap_or_default());
     let seconds = length as f64 / 1e9;
     let report = serde_json::json!({
         "requests_in_trace": trace.0.len(),
@@ -279,9 +244,9 @@ fn main() {
         "block_seconds": arguments.block,
         "share": arguments.share,
         "ticks": found.ticks,
-        "precautions": counters.precautions - found.precautions,
-        "needless": counters.needless - found.needless,
-        "freezes": counters.freezes - found.freezes,
+        "precautions": counters.precautions - before.precautions,
+        "needless": counters.needless - before.needless,
+        "freezes": counters.freezes - before.freezes,
         "closings": found.closings,
         "tightened": found.tightened,
         "squeezes": found.squeezes,

@@ -277,9 +277,6 @@ impl Record {
                 let objective = self.evidence.as_ref().map_or("an objective", |e| e.objective.as_str());
                 format!("{objective} was broken each time that batch ran, and not for what batch does on a disk")
             }
-            "squeeze_in_vain" if self.evidence.as_ref().is_some_and(|e| e.limit == 0.0) => {
-                "storage was as slow beside batch with next to none: less is of no use".into()
-            }
             "squeeze_in_vain" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
                 format!("{gauge} stayed above its limit although batch had less{measured}: batch is innocent")

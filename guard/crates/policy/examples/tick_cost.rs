@@ -52,23 +52,11 @@ fn measure(path: &std::path::Path, per_tick: u64) -> std::io::Result<(Duration, 
         evaluator.finish(now, signal, ladder.acting());
         let inputs = Inputs {
             verdicts: evaluator.verdicts(),
-            gauges: &[],
             filesystems: evaluator.filesystems(),
-            batch_share: &[],
-            batch_share_now: &[],
-            guilty: &[],
-            others_use: &[],
             rotational: u128::MAX,
-            held_work: &[],
-            used: &[],
             jobs: Some(64),
-            living: policy::JobSet::default(),
-            oldest_first: &[],
-            grower: None,
             self_check: true,
-            drained: false,
-            ordered: false,
-            resumed: false,
+            ..Inputs::default()
         };
         ladder.step(&inputs, now);
         // The first ticks open the file and make the first tables.

@@ -237,7 +237,7 @@ mod tests {
         let silent: Vec<_> = (0..40).map(|_| TcpStream::connect(address).unwrap()).collect();
         let begun = Instant::now();
         assert!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").ends_with("metric 1\n"));
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
         drop(silent);
         thread.join().unwrap();
     }

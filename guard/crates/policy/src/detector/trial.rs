@@ -91,9 +91,9 @@ struct Request {
     filesystem: u16,
 }
 
-/// What completed on one filesystem in a tick.
-#[derive(Clone, Copy)]
-struct Completed {
+/// What completed in one series in a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed {
     operations: u64,
     under: u32,
     over: u32,
@@ -101,15 +101,25 @@ struct Completed {
 }
 
 impl Completed {
-    const NOTHING: Completed = Completed { operations: 0, under: 0, over: 0, buckets: [0; BUCKETS] };
+    /// Nothing did.
+    pub const NOTHING: Completed = Completed { operations: 0, under: 0, over: 0, buckets: [0; BUCKETS] };
 
-    fn add(&mut self, latency_ns: u64) {
+    /// A request of this latency.
+    pub fn add(&mut self, latency_ns: u64) {
         self.operations += 1;
         match bucket_of(latency_ns) {
             Some(bucket) => self.buckets[bucket] += 1,
             None if latency_ns < 512 => self.under += 1,
             None => self.over += 1,
         }
+    }
+
+    /// As the reader of the segment reports it; `None` = there was none.
+    pub fn delta(&self, series: SeriesId) -> Option<SeriesDelta<'_>> {
+        let Completed { operations, under, over, buckets } = self;
+        let (operations, under, over) = (*operations, *under, *over);
+        let delta = SeriesDelta { series, operations, bytes: 0, sum_ns: 0, errors: 0, max_ns: 0, under, over, buckets };
+        (operations > 0).then_some(delta)
     }
 }
 
@@ -282,19 +292,10 @@ impl Trial {
             counts[usize::from(r.filesystem)].add(r.end_ns - r.start_ns);
             false
         });
-        for (filesystem, found) in (0..).zip(&mut self.counts).filter(|(_, found)| found.operations > 0) {
-            self.completed += found.operations;
-            self.evaluator.series(&SeriesDelta {
-                series: SeriesId { filesystem, kind },
-                operations: found.operations,
-                bytes: 0,
-                sum_ns: 0,
-                errors: 0,
-                max_ns: 0,
-                under: found.under,
-                over: found.over,
-                buckets: &found.buckets,
-            });
+        for (filesystem, found) in (0..).zip(&mut self.counts) {
+            let Some(delta) = found.delta(SeriesId { filesystem, kind }) else { continue };
+            self.completed += delta.operations;
+            self.evaluator.series(&delta);
             *found = Completed::NOTHING;
         }
         for request in self.requests.iter().filter(|r| r.start_ns <= now_ns) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
-use crate::detector::trial::{objective, Health, Random, Trial};
+use crate::detector::trial::{objective, Completed, Health, Random, Trial};
 use crate::objective::{Level, SignalState};
 use intf::segment::layout::{bucket_of, Kind, SeriesId};
 use intf::segment::BUCKETS;
@@ -66,21 +66,11 @@ impl Node {
         self.evaluator.begin(self.now);
         for disk in 0..self.disks {
             if self.random.uniform() < 1.0 / 8.0 {
-                let mut buckets = [0; BUCKETS];
+                let mut completed = Completed::NOTHING;
                 let latency = 8e6 * (0.324 * self.random.normal()).exp() * self.factor;
                 let latency = if (self.slow >> disk) & 1 == 1 { 5.0 * latency } else { latency };
-                buckets[bucket_of(latency as u64).unwrap()] = 1;
-                self.evaluator.series(&SeriesDelta {
-                    series: read(disk),
-                    operations: 1,
-                    bytes: 0,
-                    sum_ns: 0,
-                    errors: 0,
-                    max_ns: 0,
-                    under: 0,
-                    over: 0,
-                    buckets: &buckets,
-                });
+                completed.add(latency as u64);
+                completed.delta(read(disk)).iter().for_each(|delta| self.evaluator.series(delta));
             }
         }
         if self.hangs {
@@ -296,19 +286,9 @@ fn who_is_promised_something_twice_is_counted_once() {
     let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0), objective(12.0, 24.0, 0)]);
     evaluator.restart(&filesystems(&disks(1)));
     evaluator.begin(S);
-    let buckets = [0; BUCKETS];
-    let series = read(0);
-    evaluator.series(&SeriesDelta {
-        series,
-        operations: 7,
-        bytes: 0,
-        sum_ns: 0,
-        errors: 0,
-        max_ns: 0,
-        under: 7,
-        over: 0,
-        buckets: &buckets,
-    });
+    let mut completed = Completed::NOTHING;
+    (0..7).for_each(|_| completed.add(1));
+    completed.delta(read(0)).iter().for_each(|delta| evaluator.series(delta));
     evaluator.finish(S, HEARD, false);
     assert_eq!(evaluator.filesystems()[0].slow_end.requests, 7.0);
 }

@@ -69,8 +69,8 @@ pub struct LadderConfig {
     pub throttle_step: f32,
 }
 
-/// What the ladder looks at. Everything is as of `now`.
-#[derive(Clone, Copy, Debug)]
+/// What the ladder looks at. Everything is as of `now`. By default nothing is known, and the guard's own checks fail.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Inputs<'a> {
     /// One per objective, from the evaluator.
     pub verdicts: &'a [Verdict],
@@ -303,6 +303,9 @@ impl Ladder {
             let cause = of_cpu.unwrap_or(Cause::GaugeAbove);
             let (cause, deed) = match change {
                 Some(Change::Less) => (cause, Deed::Squeeze(resource)),
+                Some(Change::InVain) if cause == Cause::SlowBesideBatch => {
+                    (Cause::ThrottleNotEnough, Deed::Restore(resource))
+                }
                 Some(Change::InVain) => (Cause::SqueezeInVain, Deed::Restore(resource)),
                 Some(Change::Over) => (Cause::SqueezeOver, Deed::Restore(resource)),
                 None => continue,

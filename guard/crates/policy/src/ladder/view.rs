@@ -119,11 +119,6 @@ impl About {
         self.filesystem
     }
 
-    /// Its objective, bit by index.
-    pub fn accused(&self) -> u64 {
-        self.objective.map_or(0, |objective| 1u64.checked_shl(objective.into()).unwrap_or(0))
-    }
-
     pub fn describe(&self, event: &mut Event) {
         event.objective = self.objective;
         event.gauge = self.gauge;
@@ -395,7 +390,7 @@ impl View {
     }
 
     fn accuse(&mut self, about: About) {
-        self.accused |= about.accused();
+        self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
     }
 }
 

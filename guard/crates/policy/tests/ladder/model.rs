@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A disk, storage clients, a batch hog, and the whole policy between them: evaluator and ladder as they run on the node.
 
-use intf::segment::layout::{bucket_of, Class, Kind, Op, SeriesId};
-use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
+use intf::segment::layout::{Class, Kind, Op, SeriesId};
+use intf::segment::{Filesystem, InFlight, Visitor};
 use intf::state::NodeState;
-use policy::detector::trial::{objective, Random};
+use policy::detector::trial::{objective, Completed, Random};
 use policy::{Actions, Cause, Evaluator, Event, Inputs, Ladder, LadderConfig, Resource, Signal};
 
 use crate::steps::{config, MS, S, TICK};
@@ -126,23 +126,12 @@ impl Model {
         let share = [if self.frozen { 0.0 } else { self.share }];
         let inputs = Inputs {
             verdicts: self.evaluator.verdicts(),
-            gauges: &[],
             filesystems: self.evaluator.filesystems(),
             batch_share: &share,
             batch_share_now: &share,
-            guilty: &[],
-            others_use: &[],
-            rotational: 0,
-            held_work: &[],
-            used: &[],
             jobs: Some(4),
-            living: policy::JobSet::default(),
-            oldest_first: &[],
-            grower: None,
             self_check: true,
-            drained: false,
-            ordered: false,
-            resumed: false,
+            ..Inputs::default()
         };
         let actions = self.ladder.step(&inputs, now);
         self.frozen = actions.hold.any();
@@ -153,24 +142,11 @@ impl Model {
     }
 
     fn report(&mut self) {
-        let mut buckets = [0; BUCKETS];
-        let mut operations = 0;
-        for (start, end) in self.requests.iter().filter(|r| r.1 <= self.now) {
-            operations += 1;
-            buckets[bucket_of(end - start).unwrap()] += 1;
+        let mut completed = Completed::NOTHING;
+        self.requests.iter().filter(|r| r.1 <= self.now).for_each(|(start, end)| completed.add(end - start));
+        if let Some(delta) = completed.delta(read()) {
+            self.evaluator.series(&delta);
         }
-        let delta = SeriesDelta {
-            series: read(),
-            operations,
-            bytes: 0,
-            sum_ns: 0,
-            errors: 0,
-            max_ns: 0,
-            under: 0,
-            over: 0,
-            buckets: &buckets,
-        };
-        self.evaluator.series(&delta);
         for (start, _) in self.requests.iter().filter(|r| r.1 > self.now) {
             let age_ns = self.now - start;
             self.evaluator.in_flight(&InFlight { series: read(), age_ns, tid: 1, bytes: 0, client: None });

@@ -128,35 +128,33 @@ fn when_needless_ones_cost_too_much_they_are_suspended_for_as_long_as_they_do() 
     assert!(steps.actions().precaution);
 }
 
+/// Weak evidence of so many nats, at 84 requests/s, on a disk that batch uses: one step of it.
+fn weak(value: f64) -> Steps {
+    let mut steps = Steps::open();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+    steps.verdicts[0].measure = Measure { value, limit: 11.2, unit: Unit::Nats };
+    steps.verdicts[0].rate = 84.0;
+    steps.batch_share_now = [0.5, 0.0];
+    steps.level(Level::Weak);
+    steps.step();
+    steps
+}
+
 #[test]
 fn weak_evidence_on_a_disk_that_batch_uses_is_enough_unless_it_is_of_the_weakest() {
     // 84 requests/s are exp(15.8) in a day.
-    for (value, real) in [(15.7, false), (15.9, true)] {
-        let mut steps = Steps::open();
-        steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
-        steps.verdicts[0].measure = Measure { value, limit: 11.2, unit: Unit::Nats };
-        steps.verdicts[0].rate = 84.0;
-        steps.batch_share_now = [0.5, 0.0];
-        steps.level(Level::Weak);
-        steps.step();
+    for (value, real, after) in [(15.7, false, NodeState::Open), (15.9, true, NodeState::Frozen)] {
+        let mut steps = weak(value);
         assert_eq!((steps.state(), steps.actions().precaution), (NodeState::Frozen, !real), "{value}");
         steps.run(2 * S);
-        let over = if real { NodeState::Frozen } else { NodeState::Open };
-        assert_eq!(steps.state(), over, "a precaution ends by itself");
-        // Evidence that grows meanwhile is enough.
-        if !real {
-            let mut steps = Steps::open();
-            steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
-            steps.verdicts[0].measure = Measure { value, limit: 11.2, unit: Unit::Nats };
-            steps.verdicts[0].rate = 84.0;
-            steps.batch_share_now = [0.5, 0.0];
-            steps.level(Level::Weak);
-            steps.run(2 * TICK);
-            steps.verdicts[0].measure.value = 15.9;
-            steps.step();
-            assert_eq!(steps.said().last(), Some(&(Cause::BatchUsesDisk, Deed::Extend)));
-        }
+        assert_eq!(steps.state(), after, "a precaution ends by itself");
     }
+    // Evidence that grows meanwhile is enough.
+    let mut steps = weak(15.7);
+    steps.step();
+    steps.verdicts[0].measure.value = 15.9;
+    steps.step();
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchUsesDisk, Deed::Extend)));
     for (share, real) in [([0.19, 1.0], false), ([0.2, 0.0], true), ([f32::NAN; 2], false)] {
         let mut steps = Steps::open();
         steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });

@@ -2,10 +2,10 @@
 //! Traffic that is too thin to judge: a client reads from each of two disks every few seconds, and only the probes of those disks
 //! can show in time that a job makes one of them slow.
 
-use intf::segment::layout::{bucket_of, Kind, SeriesId};
-use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
+use intf::segment::layout::{Kind, SeriesId};
+use intf::segment::{Filesystem, InFlight, Visitor};
 use intf::state::NodeState;
-use policy::detector::trial::{objective, probe_objective, Random};
+use policy::detector::trial::{objective, probe_objective, Completed, Random};
 use policy::{Cause, Evaluator, Event, Hold, Inputs, JobSet, Ladder, Signal};
 
 use crate::steps::{config, MS, S, TICK};
@@ -121,21 +121,9 @@ impl Disks {
                 self.evaluator.in_flight(&InFlight { series, age_ns, tid: 1, bytes: 4096, client: None });
                 continue;
             }
-            let mut buckets = [0; BUCKETS];
-            buckets[bucket_of(request.end - request.start).unwrap()] = 1;
-            let (operations, bytes, sum_ns, errors, max_ns, under, over) = (1, 4096, 0, 0, 0, 0, 0);
-            let buckets = &buckets;
-            self.evaluator.series(&SeriesDelta {
-                series,
-                operations,
-                bytes,
-                sum_ns,
-                errors,
-                max_ns,
-                under,
-                over,
-                buckets,
-            });
+            let mut completed = Completed::NOTHING;
+            completed.add(request.end - request.start);
+            completed.delta(series).iter().for_each(|delta| self.evaluator.series(delta));
         }
         self.requests.retain(|request| request.end > now);
         let heard = Signal::Heard { heartbeat_age_ns: 0 };
@@ -149,23 +137,16 @@ impl Disks {
         let guilty = (self.hog > 1.0).then(|| [HOG].into_iter().collect::<JobSet>());
         let inputs = Inputs {
             verdicts: self.evaluator.verdicts(),
-            gauges: &[],
             filesystems: self.evaluator.filesystems(),
             batch_share: &[share, 0.0],
             batch_share_now: &[share, 0.0],
             guilty: &[guilty, None],
             others_use: &[false, true],
-            rotational: 0,
-            held_work: &[false, false],
-            used: &[],
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             oldest_first: &[0, 1, 2],
-            grower: None,
             self_check: true,
-            drained: false,
-            ordered: false,
-            resumed: false,
+            ..Inputs::default()
         };
         let actions = self.ladder.step(&inputs, now);
         self.hold = actions.hold;

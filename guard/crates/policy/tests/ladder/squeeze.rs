@@ -155,6 +155,22 @@ fn a_hog_that_leaves_while_it_stands_still_is_no_reason_for_others_to_have_less(
 }
 
 #[test]
+fn where_next_to_no_cpu_is_still_too_much_batch_gets_all_of_it_back() {
+    let mut steps = Steps::open();
+    steps.living = JobSet::default();
+    for _ in 0..7 {
+        steps.level(Level::Strong);
+        steps.run(500 * MS);
+        steps.level(Level::Calm);
+        steps.until_left(60 * S);
+        steps.run(S);
+    }
+    assert_eq!(shares(&steps), (1.0, 1.0), "half of it five times, and then in vain");
+    let restored = steps.events.iter().find(|event| event.deed == Deed::Restore(Resource::Cpu)).unwrap();
+    assert_eq!((restored.cause, restored.objective), (Cause::ThrottleNotEnough, Some(0)));
+}
+
+#[test]
 fn of_a_silence_nobody_gets_all_back_at_once_because_storage_is_slow_after_it() {
     let mut steps = deaf(SignalState::Stale, 40);
     steps.verdicts[1].signal = SignalState::Fresh;

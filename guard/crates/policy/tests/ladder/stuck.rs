@@ -74,26 +74,8 @@ fn a_segment_with_fewer_filesystems_forgets_the_others() {
     stick(&mut steps, 1);
     steps.step();
     let one = [steps.filesystems[0]];
-    let inputs = policy::Inputs {
-        gauges: &[],
-        verdicts: &steps.verdicts,
-        filesystems: &one,
-        batch_share: &[],
-        batch_share_now: &[],
-        guilty: &[],
-        others_use: &[],
-        rotational: 0,
-        held_work: &[],
-        used: &[],
-        jobs: None,
-        living: policy::JobSet::default(),
-        oldest_first: &[],
-        grower: None,
-        self_check: true,
-        drained: false,
-        ordered: false,
-        resumed: false,
-    };
+    let inputs =
+        policy::Inputs { verdicts: &steps.verdicts, filesystems: &one, self_check: true, ..policy::Inputs::default() };
     assert_eq!(steps.ladder.step(&inputs, steps.now + TICK).quarantined, 0);
 }
 
