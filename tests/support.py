@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ ENOUGH = 100
 # What was due so many seconds before the end may have had no time for an answer.
 LAST = 2.0
 DISKS = ("/data/01", "/data/02")
+# The first requests of a connection are slow.
+CONNECTED = 5.0
 ROOT = Path("/sys/fs/cgroup")
 
 
@@ -205,6 +208,7 @@ class StorageUser:
         self._clients = Clients(client_root(), Storage.of(node, [], folder), folder)
         self._url = f"root://{self._clients.storage.endpoint}"
         self._load: Run | None = None
+        self._parts: list[tuple[str, float]] = []
 
     def xrdfs(self, *arguments: str) -> str:
         return run(self._clients.command(["xrdfs", self._url, *arguments]), timeout=240)
@@ -248,6 +252,25 @@ class StorageUser:
         load, self._load = self._load, None
         load.finish(60)
         return Requests.load(load.samples)
+
+    def watch(self, *, rate: float = 40, disks: tuple[str, ...] = ("/data/02",)) -> None:
+        """Reads beside what a test does to others; from now on storage is "alone"."""
+        self.start(rate=rate, duration=1800, disks=disks)
+        time.sleep(CONNECTED)
+        self.part("alone")
+
+    def part(self, name: str) -> float:
+        """What is due from now on belongs to this part of the time, which begins here."""
+        self._parts.append((name, time.time()))
+        return self._parts[-1][1]
+
+    def parts(self) -> dict[str, Requests]:
+        """Ends the load; what the client saw in each part."""
+        begins = [*self._parts, ("", time.time())]
+        seen, self._parts = self.stop(), []
+        return {
+            name: seen.due_between(begin, begins[number + 1][1]) for number, (name, begin) in enumerate(begins[:-1])
+        }
 
     def kill(self) -> None:
         if self._load is not None:

@@ -100,12 +100,16 @@ HELD = 40.0  # longer than anybody should wait for the engine
 
 @pytest.mark.full
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS.keys())
-def test_a_freeze_hits_a_starting_container(node: Machine, batch: Batch, guard: Guard, moment: str) -> None:
+def test_a_freeze_hits_a_starting_container(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, moment: str
+) -> None:
     """The engine serves others meanwhile, and the job runs once and to its right end."""
     guard.wait_for_state("open", timeout=120)
     running = batch.submit("burn --seconds 20 --on-signal 1")
     scope = batch.wait_until_ready(running, timeout=240)
-    starting = batch.submit("burn --seconds 10")
+    storage.watch()
+    time_of = clock.measure(node)
+    starting, struck = batch.submit("burn --seconds 10"), storage.part("start and freeze")
     order = "beer freeze --for 5min"
     node.execute(f"for look in $(seq 6000); do if {moment}; then exec {order}; fi; done; exit 1", timeout=240)
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
@@ -118,6 +122,8 @@ def test_a_freeze_hits_a_starting_container(node: Machine, batch: Batch, guard: 
     print(node.execute(f"grep . {JOBS}/*/cgroup.events; condor_q -all -af ClusterId JobStatus").stdout)
     assert guard.frozen()
     assert not starting.ended()
+    jobs = {"running": scope}
+    figures("a freeze hits a starting container", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
 
     node.execute("beer resume --why 'it is over'")
     wait_until(lambda: not guard.frozen(), 60, "batch is thawed by order", explain=guard.why)

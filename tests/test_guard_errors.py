@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
@@ -11,6 +13,12 @@ from beerlab import Machine
 CONFIG = "/etc/beer/guard.toml"
 SEGMENT = "/run/beer/storage/beer.lat"
 VERSION_OFFSET = 8  # docs/formats/latency-segment.md
+# What `check-config` says of the shipped objective on reads.
+STATED = re.compile(
+    r"objective storage-read: ([\d.]+) false precautions and ([\d.]+) false freezes in 10\^6 healthy requests .*"
+    r"found after (\d+) requests \(99 %: (\d+)\)",
+    re.DOTALL,
+)
 
 
 def fingerprint(node: Machine) -> str:
@@ -44,8 +52,11 @@ def test_malformed_configuration(node: Machine, edit: str, named: str) -> None:
 
 def test_good_configuration_states_its_rates(node: Machine) -> None:
     said = node.execute("beer-guard check-config").stdout
-    assert "false" in said
-    assert "ms" in said
+    found = STATED.search(said)
+    assert found, said
+    precautions, freezes, usually, at_most = (float(number) for number in found.groups())
+    assert 0 < freezes < precautions < 1000, said
+    assert 0 < usually <= at_most < 100, said
 
 
 def live_check(node: Machine) -> str:
@@ -63,7 +74,8 @@ def test_unreadable_latency_segment(node: Machine, guard: Guard) -> None:
     assert SEGMENT in line
     guard.wait_for_state("closed", timeout=60)
     assert not guard.frozen()
-    assert guard.metric("beer_guard_signal_success") >= 0
+    assert guard.metric(r'beer_guard_signal_success\{signal="latency"\}') == 0
+    assert guard.metric(r'beer_guard_signal_success\{signal="disk"\}') == 1
 
 
 def test_wrong_layout_version(node: Machine, guard: Guard) -> None:

@@ -10,6 +10,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
@@ -77,8 +78,7 @@ def test_guard_is_replaced_and_thaws(
     time.sleep(QUIET)  # the first requests of a connection are slow
     before, quiet_from = guard.pid(), time.time()
     time.sleep(QUIET)
-    batch.signal(scope)
-    gone = time.time()
+    time_of, struck, gone = clock.measure(node), batch.signal(scope), time.time()
 
     if signal == "hang":
         hang(node, before)
@@ -95,7 +95,7 @@ def test_guard_is_replaced_and_thaws(
     end = time.time()
     client = storage.stop()
     parts = {"before": client.due_between(quiet_from, gone), "until the thaw": client.due_between(gone, thawed)}
-    figures(f"the guard gets {signal}", parts, guard)
+    figures(f"the guard gets {signal}", parts, guard, time_of, struck, {"innocent": scope})
     assert_served(client, end)
 
     report = report_of(innocent, timeout=240)

@@ -12,6 +12,7 @@ import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_undisturbed, figures, report_of
@@ -48,6 +49,7 @@ def test_no_job_is_lost(
     quiet_from = time.time()
     time.sleep(ALONE)
     batch.signal(first)
+    time_of = clock.measure(node)
     killed, began = pid(node, daemon), time.time()
     node.execute(f"kill -KILL {killed}")
 
@@ -69,7 +71,7 @@ def test_no_job_is_lost(
         "30 s from the kill": samples.due_between(began, began + 30),
         "until the job's end": samples.due_between(began, over),
     }
-    seen = figures(f"{daemon} is killed", parts)
+    seen = figures(f"{daemon} is killed", parts, guard, time_of, began + time_of.offset, {"innocent": first})
     # A lost engine is exit code 125, which must not be the job's end (25-beer-queue.config).
     report = report_of(innocent, timeout=60)
     assert report["ok"] is True

@@ -7,6 +7,7 @@ import time
 
 from beerbench.batch import IDLE, RUNNING, USER, Batch
 from beerbench.guard import Guard
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_one_run, assert_served, figures, report_of
@@ -48,6 +49,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     assert {one for one, _ in looks} == {IDLE}, f"a job started on a drained node: {looks}"
     assert looks[0][1] == RUNNING
 
+    time_of = clock.measure(node)
     times.append(time.time())
     node.execute("beer freeze --for 10min")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
@@ -58,7 +60,8 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     end = time.time()
     client = storage.stop()
     spans = zip(("open", "drained", "frozen"), times[:-1], times[1:], strict=True)
-    figures("drain and freeze", {name: client.due_between(start, end) for name, start, end in spans}, guard)
+    parts = {name: client.due_between(start, end) for name, start, end in spans}
+    figures("drain and freeze", parts, guard, time_of, times[2] + time_of.offset, {"running": scope})
     assert_served(client, end)
     for job in (running, waiting):
         assert report_of(job, timeout=300)["ok"] is True

@@ -11,9 +11,10 @@ import time
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import JOBS, Guard
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import assert_one_run, report_of
+from support import StorageUser, assert_one_run, figures, report_of
 
 pytestmark = pytest.mark.full
 
@@ -29,7 +30,7 @@ KILLED = 128 + 9
 
 
 def test_a_container_of_podmans_is_ended_and_reaped_while_all_jobs_stand_still(
-    node: Machine, batch: Batch, guard: Guard
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
 ) -> None:
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 20 --on-signal 1")
@@ -38,6 +39,8 @@ def test_a_container_of_podmans_is_ended_and_reaped_while_all_jobs_stand_still(
     scope, monitor = f"libpod-{container}.scope", f"libpod-conmon-{container}.scope"
     names = set(node.execute(f"ls {JOBS}").stdout.split())
     assert {scope, monitor} <= names, names
+    storage.watch()
+    time_of, struck = clock.measure(node), storage.part("frozen, and one is ended")
     node.execute("beer freeze --for 10min")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
     jobs = {str(job["scope"]) for job in guard.status()["each_job"]}
@@ -48,6 +51,8 @@ def test_a_container_of_podmans_is_ended_and_reaped_while_all_jobs_stand_still(
     wait_until(lambda: node.execute(gone, check=False).status == 0, 180, "it is gone", interval=2.0, explain=guard.why)
     code = node.execute("timeout 30 podman wait orphan").stdout.strip()
     print(f"gone {time.time() - began:.0f} s after the freeze, exit code {code}\n{guard.why()}")
+    parts, jobs = storage.parts(), {"podman's": f"{JOBS}/{scope}", "innocent": other}
+    figures("podman", parts, guard, time_of, struck + time_of.offset, jobs)
     assert code == str(KILLED), "podman knows its end"
     assert "frozen 1" in node.execute(f"cat {other}/cgroup.events").stdout, "the innocent ran meanwhile"
     [ended] = [one for one in guard.decisions() if one.action == "kill"]

@@ -125,7 +125,8 @@ def test_thin_traffic_without_probes(
     assert not seen, f"it is seen without probes too: the test above shows nothing\n{guard.why()}"
     client = storage.stop().due_between(began, began + UNSEEN)
     assert len(client) > 0, "the user did not read"
-    figures("thin traffic, no probes", {"attack": client}, guard)
+    names = dict(zip(("hog", "innocent"), jobs.scopes, strict=True))
+    figures("thin traffic, no probes", {"attack": client}, guard, clock.measure(node), struck, names)
 
 
 ROOT = """

@@ -9,6 +9,7 @@ import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
 from beerbench.timeline.decisions import Decision
 from beerbench.timeline.requests import OK
 from beerbench.waiting import wait_until
@@ -63,6 +64,7 @@ def test_a_disk_that_stops_answering(
     batch.signal(scope)
     # so that the suspension is not noticed through a page that was still in memory
     suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
+    time_of = clock.measure(node)
     try:
         wait_until(lambda: quarantine(guard), 30, "the stuck disk is noticed", explain=guard.why)
         record = quarantine(guard)[0]
@@ -76,7 +78,8 @@ def test_a_disk_that_stops_answering(
         assert first_stuck < 5
 
         ticks = guard.status()["control_loop"]["ticks"]
-        assert guard.metric("beer_guard_signal_success") >= 1
+        assert guard.metric(r'beer_guard_signal_success\{signal="latency"\}') == 1
+        assert guard.metric(r'beer_guard_signal_success\{signal="disk"\}') == 1
         wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks, 30, "the control loop goes on")
         assert not guard.frozen(), "batch has no part in it and is frozen"
         assert innocent.status == RUNNING
@@ -93,7 +96,8 @@ def test_a_disk_that_stops_answering(
     wait_until(lambda: released(guard), 120, "the quarantine ends", explain=guard.why)
     wait_until(lambda: gauge(guard, "storage-stuck") == "kept", 60, "nobody waits any more", explain=guard.why)
     client = storage.stop()
-    figures("a disk is stuck", {name: client.due_between(*span) for name, *span in spans}, guard)
+    parts = {name: client.due_between(*span) for name, *span in spans}
+    figures("a disk is stuck", parts, guard, time_of, suspended, {"innocent": scope})
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
 
@@ -124,24 +128,34 @@ def pull_out(node: Machine, mount: str) -> str:
 
 
 @pytest.mark.full
-def test_a_disk_that_is_pulled_out(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
-    """Its clients get errors. The guard says that it is gone, and goes on with the others; so does the fail-safe."""
+def test_a_disk_that_is_pulled_out(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, others: StorageUser
+) -> None:
+    """Its clients get errors, those of another none. The guard says that it is gone, and
+    goes on with the others; so does the fail-safe."""
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 120")
-    batch.wait_for_containers([innocent], timeout=240)
-    storage.start(rate=20, duration=300)
-    wait_until(lambda: requests_counted(guard) > 100, 60, "requests are counted")
+    [scope] = batch.wait_for_containers([innocent], timeout=240)
+    storage.watch(rate=20, disks=("/data/01",))
+    others.start(rate=20, duration=1800, disks=(STUCK_DISK,), seed=2)
+    wait_until(lambda: requests_counted(guard) > 200, 60, "requests are counted")
+    time_of, struck = clock.measure(node), storage.part("its disk is pulled out")
     gone = pull_out(node, STUCK_DISK)
     wait_until(lambda: guard.metric("beer_disk_gone") == 1, 30, "the guard sees it", explain=guard.why)
     ticks = guard.status()["control_loop"]["ticks"]
     wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks + 100, 30, "the control loop goes on")
     assert not guard.frozen(), "batch has no part in it and is frozen"
+    storage.part("no guard")
 
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) != "", 30, "batch is limited on the disks that are left")
     assert gone not in limits_of_disks(node)
     node.execute("systemctl unmask --runtime beer-guard && systemctl start beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) == "", 60, "the guard's return lifts the limits", explain=guard.why)
+    parts = storage.parts()
+    what = "a disk is pulled out, the other one"
+    figures(what, parts, guard, time_of, struck + time_of.offset, {"innocent": scope})
+    assert all(part.failed == 0 for part in parts.values()), "clients of the other disk got errors"
     report_of(innocent, timeout=400)
     assert_one_run(innocent)
 
@@ -151,13 +165,15 @@ def requests_counted(guard: Guard) -> float:
     return guard.metric("beer_storage_latency_seconds_count", absent=0)
 
 
-def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: StorageUser) -> None:
-    """The guard sees the new generation, counts no phantom breach, and carries on."""
+def test_xrootd_restart_under_load(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
+    """The guard sees the new generation, counts no phantom breach, and carries on, and so does a job."""
     guard.wait_for_state("open", timeout=120)
+    innocent = batch.submit("burn --seconds 60 --on-signal 1")
+    scope = batch.wait_until_ready(innocent, timeout=240)
     storage.start(rate=40, duration=240)
     began = time.time()
     wait_until(lambda: requests_counted(guard) > 300, 60, "requests are counted")
-    killed = time.time()
+    time_of, struck, killed = clock.measure(node), batch.signal(scope), time.time()
     node.execute("systemctl kill -s KILL xrootd@beer", timeout=60)
     node.execute("systemctl restart xrootd@beer", timeout=120)
     node.wait_for_unit("xrootd@beer.service")
@@ -167,10 +183,13 @@ def test_xrootd_restart_under_load(node: Machine, guard: Guard, storage: Storage
     wait_until(lambda: time.time() > restarted + 30, 60, "the client had time to find the server again", interval=1)
     samples = storage.stop()
     late = samples.due_between(restarted + 20, restarted + 30)
-    figures("XRootD is killed", {"alone": samples.due_between(began, killed), "20 s after its return": late}, guard)
+    parts = {"alone": samples.due_between(began, killed), "20 s after its return": late}
+    figures("XRootD is killed", parts, guard, time_of, struck, {"innocent": scope})
     assert late.count(OK) / len(late) > 0.9, "the client did not find the server again"
 
     actions = [record.action for record in guard.decisions()]
     assert "freeze" not in actions, f"a restart was taken for a breach:\n{guard.why()}"
     guard.wait_for_state("open", timeout=120)
     assert guard.metric("beer_segment_restarts_total") >= 1
+    assert report_of(innocent, timeout=300)["ok"] is True
+    assert_one_run(innocent)

@@ -15,6 +15,8 @@ import pytest
 from beerbench.batch import RUNNING, Batch, Job
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
+from beerbench.timeline.clock import Clock
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
@@ -47,16 +49,17 @@ def limits(node: Machine, scope: str) -> str:
     return node.execute(f"cat {scope}/io.max").stdout.strip()
 
 
-def returns(node: Machine, batch: Batch, neighbours: Neighbours, hog: str) -> tuple[float, int]:
-    """A hog that goes on whatever becomes of it. When it began, and what it did from RECOVERY on."""
+def returns(node: Machine, batch: Batch, neighbours: Neighbours, hog: str) -> tuple[float, float, int]:
+    """A hog that goes on whatever becomes of it. When it began, by our clock and by the node's; what it did from
+    RECOVERY on."""
     began = time.time()
-    batch.signal(hog)
+    struck = batch.signal(hog)
     time.sleep(RECOVERY)
     before = disk_requests(node, hog, "rios", "wios")
     wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     done = disk_requests(node, hog, "rios", "wios") - before
     assert_undisturbed(neighbours, began, began + ATTACK)
-    return began, done
+    return began, struck, done
 
 
 def without_limits(node: Machine, guard: Guard) -> None:
@@ -74,13 +77,20 @@ def without_limits(node: Machine, guard: Guard) -> None:
 
 @dataclass
 class Limited:
-    """A hog under the guard: its job and cgroup, what it did, what the client saw meanwhile, what the guard said."""
+    """A hog under the guard: its job, the cgroups of both, when it began (by the node's clock), what it did, what the
+    client saw meanwhile, what the guard said."""
 
     job: Job
-    scope: str
+    scopes: dict[str, str]
+    time_of: Clock
+    struck: float
     requests: int
     client: Requests
     why: str
+
+    @property
+    def scope(self) -> str:
+        return self.scopes["hog"]
 
 
 def limited(
@@ -95,7 +105,7 @@ def limited(
     batch.signal(beside)
     quiet_from = time.time()
     wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
-    began, requests = returns(node, batch, neighbours, hostile)
+    began, struck, requests = returns(node, batch, neighbours, hostile)
     client = storage.stop()
     if (p99 := percentile(client.due_between(quiet_from, began), 99)) > OBJECTIVE_SECONDS:
         raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
@@ -108,7 +118,8 @@ def limited(
     # Nobody stays limited by a guard that is gone on purpose.
     node.execute("systemctl stop beer-guard", timeout=60)
     wait_until(lambda: not limits(node, hostile), 60, "the hog has no limit", explain=guard.why)
-    return Limited(job, hostile, requests, client, why)
+    scopes = {"hog": hostile, "innocent": beside}
+    return Limited(job, scopes, clock.measure(node), struck, requests, client, why)
 
 
 @AGAIN
@@ -116,7 +127,8 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
     one = limited(node, batch, guard, storage, neighbours, "direct")
-    seen = figures("a hog that comes back, direct", {"limited": one.client})
+    parts = {"limited": one.client}
+    seen = figures("a hog that comes back, direct", parts, guard, one.time_of, one.struck, one.scopes)
     assert seen["limited"]["over_objective"] <= ALLOWED, one.why
 
 
@@ -159,7 +171,7 @@ def test_limits_keep_half_of_the_harm_away(
     storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)  # other blocks: memory has those of before
     wait_until_learned(guard, neighbours)
     guard.wait_for_state("open", timeout=180)
-    began, requests = returns(node, batch, neighbours, hostile)
+    began, _, requests = returns(node, batch, neighbours, hostile)
     assert not limits(node, hostile)
     parts = {"limited": one.client, "free": storage.stop().due_between(began + RECOVERY, began + ATTACK)}
     seen = figures(f"a hog that comes back, {hog}", parts)

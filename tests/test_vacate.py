@@ -88,16 +88,20 @@ def test_who_attacks_again_and_again_leaves_and_is_queued_again(
 
 
 @pytest.mark.full
-def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, batch: Batch, guard: Guard) -> None:
+def test_whom_htcondor_does_not_end_is_ended_and_queued_again(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
     guard.wait_for_state("open", timeout=120)
     elder, younger = (
         batch.submit("burn --seconds 20 --on-signal 1", LEASE),
         batch.submit("burn --seconds 20 --on-signal 1", LEASE),
     )
     scopes = [batch.wait_until_ready(job, timeout=240) for job in (elder, younger)]
+    storage.watch()
     node.execute("kill -STOP $(pgrep -x dockerd)")  # HTCondor waits for it, as for a storage driver that hangs
     configure(node, vacate_deadline='"10s"')
     guard.wait_for_state("open", timeout=60)
+    time_of, struck = clock.measure(node), storage.part("emergency")
     node.execute(f"cat >> {CONFIG} && systemctl reload beer-guard", input=CROWDED, timeout=60)
     guard.wait_for_state("emergency", timeout=60)
     gone = [f"[ ! -e {scope} ]" for scope in scopes]
@@ -108,6 +112,8 @@ def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, bat
         interval=2.0,
         explain=guard.why,
     )
+    jobs = dict(zip(("elder", "younger"), scopes, strict=True))
+    figures("emergency", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
     node.execute("kill -CONT $(pgrep -x dockerd)")
     why = guard.why()
     print(why)
@@ -135,7 +141,9 @@ def test_whom_htcondor_does_not_end_is_ended_and_queued_again(node: Machine, bat
 
 
 @pytest.mark.full
-def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, guard: Guard) -> None:
+def test_a_container_whose_starter_died_is_ended(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
     guard.wait_for_state("open", timeout=120)
     orphan, other = (
         batch.submit("burn --seconds 5 --on-signal 1", LEASE),
@@ -148,11 +156,15 @@ def test_a_container_whose_starter_died_is_ended(node: Machine, batch: Batch, gu
         for child in node.execute("docker ps --no-trunc --format '{{.ID}} {{.Names}}'").stdout.splitlines()
         if child.split()[0] in name
     ]
+    storage.watch()
+    time_of = clock.measure(node)
     node.execute(f"kill -KILL {starter}")
-    began = time.time()
+    began = storage.part("an orphan")
     gone = f"[ ! -e {scope} ]"
     wait_until(lambda: node.execute(gone, check=False).status == 0, 180, "it is gone", interval=2.0, explain=guard.why)
     print(f"gone {time.time() - began:.0f} s after its starter\n{guard.why()}")
+    jobs = {"orphan": scope, "other": kept}
+    figures("a starter is killed", storage.parts(), guard, time_of, began + time_of.offset, jobs)
     [ended] = [one for one in guard.decisions() if one.action == "kill"]
     assert (ended.cause, ended.jobs) == ("orphan", (name,))
     wait_until(lambda: evicted(node, orphan), 180, "HTCondor knows it", interval=2.0, explain=orphan.explain)
