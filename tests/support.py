@@ -6,20 +6,19 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from beerbench.batch import Batch, Job
+from beerbench.batch import Job
 from beerbench.clients import OUT_IN_ROOT, Clients, Load, Run, Storage, Stream
 from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.clock import Clock
 from beerbench.timeline.decisions import Decisions
 from beerbench.timeline.requests import OK, Requests
-from beerbench.waiting import wait_until
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
 from beerlab.process import run
@@ -163,42 +162,6 @@ def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) ->
     if (gap := neighbours.longest_gap(since, since + LOOKED_AT)) > STALLED:
         raise Disturbed(f"this machine stood still for {gap:.1f} s, at most {STALLED} s may be")
     return float(report["longest_gap_seconds"])
-
-
-# Those that one job began, and where in the kernel each of them is.
-PAYLOADS = (
-    "for pid in $(cat {scope}/cgroup.procs); do "
-    '[ "$(cat /proc/$pid/comm)" != beer-payload ] || echo $pid $(cat /proc/$pid/wchan); done'
-)
-
-
-class Mixed:
-    """One job that runs several payloads at once, each of which waits for a signal (`--on-signal 1`)."""
-
-    def __init__(self, node: Machine, batch: Batch, payloads: Sequence[str], memory: str = "256MB") -> None:
-        self._node, self._batch, self._count = node, batch, len(payloads)
-        script = " & ".join(f"beer-payload {one} --on-signal 1" for one in payloads)
-        # The last line of that name counts.
-        more = f"executable = /bin/sh\nrequest_memory = {memory}"
-        self.job = batch.submit(f"\"-c '{script} & wait'\"", more)
-
-    def wait_until_ready(self, timeout: float) -> str:
-        """Its cgroup."""
-        [scope] = self._batch.wait_for_containers([self.job], timeout)
-
-        def ready() -> bool:
-            return sum("sigtimedwait" in line[-1] for line in self._payloads(scope)) == self._count
-
-        wait_until(ready, timeout, f"{scope} waits for its signals", interval=2.0, explain=self.job.explain)
-        return scope
-
-    def signal(self, scope: str) -> float:
-        """Lets all of them begin; the node's time of that."""
-        pids = " ".join(line[0] for line in self._payloads(scope))
-        return float(self._node.execute(f"date +%s.%N && kill -USR1 {pids}").stdout)
-
-    def _payloads(self, scope: str) -> list[list[str]]:
-        return [line.split() for line in self._node.execute(PAYLOADS.format(scope=scope)).stdout.splitlines()]
 
 
 class StorageUser:

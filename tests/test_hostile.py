@@ -20,7 +20,7 @@ from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import Mixed, StorageUser, assert_one_run, assert_undisturbed, cpu_ticks, figures, report_of
+from support import StorageUser, assert_one_run, assert_undisturbed, cpu_ticks, figures, report_of
 from test_protection_disk import AGAIN, RATE, wait_until_learned
 
 ALONE = 15.0
@@ -89,8 +89,9 @@ def attack(
     protected: bool = True,
 ) -> Seen:
     guard.wait_for_state("open", timeout=120)
-    hostile, innocent = Mixed(node, batch, hogs), batch.submit("burn --seconds 90 --on-signal 1")
-    scope, beside = hostile.wait_until_ready(timeout=300), batch.wait_until_ready(innocent, timeout=240)
+    hostile, innocent = batch.submit_mix(hogs, "256MB"), batch.submit("burn --seconds 90 --on-signal 1")
+    scope = batch.wait_until_ready(hostile, timeout=300, payloads=len(hogs))
+    beside = batch.wait_until_ready(innocent, timeout=240)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     if not protected:
@@ -102,7 +103,7 @@ def attack(
     batch.signal(beside)
     before = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
     began = time.time()
-    struck = hostile.signal(scope)
+    struck = batch.signal(scope)
     time.sleep(ATTACK)
     counted = time.time()
     after = [*counters(node, scope, beside), *cpu_ticks(node, scope)]

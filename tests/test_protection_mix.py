@@ -19,7 +19,6 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
     OBJECTIVE_SECONDS,
-    Mixed,
     StorageUser,
     assert_one_run,
     assert_undisturbed,
@@ -48,8 +47,9 @@ def test_a_mix_of_all(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, guarded: bool
 ) -> None:
     guard.wait_for_state("open", timeout=120)
-    hog, innocent = Mixed(node, batch, ALL, "512MB"), batch.submit("burn --seconds 60 --on-signal 1")
-    hostile, peaceful = hog.wait_until_ready(timeout=400), batch.wait_until_ready(innocent, timeout=240)
+    hog, innocent = batch.submit_mix(ALL, "512MB"), batch.submit("burn --seconds 60 --on-signal 1")
+    hostile = batch.wait_until_ready(hog, timeout=400, payloads=len(ALL))
+    peaceful = batch.wait_until_ready(innocent, timeout=240)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     if not guarded:
@@ -58,7 +58,7 @@ def test_a_mix_of_all(
     wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
     batch.signal(peaceful)
     began = time.time()
-    struck = hog.signal(hostile)
+    struck = batch.signal(hostile)
     wait_until(lambda: time.time() > began + ATTACK, ATTACK + 60, "the attack has had its time", interval=1.0)
     samples = storage.stop()
     parts = {"alone": samples.due_between(quiet_from, began)}
@@ -81,7 +81,7 @@ def test_a_mix_of_all(
     assert [one for one in acted if one.action == "freeze"], why
     alone = [one for one in acted if one.action == "narrow"]
     assert {one.jobs for one in alone} == {(hostile.rsplit("/", 1)[1],)}, f"not the hog alone:\n{why}"
-    assert [hog.job.status, innocent.status] == [RUNNING, RUNNING]
+    assert [hog.status, innocent.status] == [RUNNING, RUNNING]
     assert seen["lost_s"]["innocent"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
     # Without users to protect it would thrash on, with its swap on the disk where HTCondor writes what jobs leave, and
     # keep it from booking anybody's end for many minutes.
@@ -89,6 +89,6 @@ def test_a_mix_of_all(
     report = report_of(innocent, timeout=400)
     assert report["longest_gap_seconds"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
     assert_one_run(innocent)
-    wait_until(hog.job.ended, 400, "the hog ends", interval=2.0, explain=hog.job.explain)
-    assert_one_run(hog.job)
+    wait_until(hog.ended, 400, "the hog ends", interval=2.0, explain=hog.explain)
+    assert_one_run(hog)
     guard.wait_for_state("open", timeout=180)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +38,10 @@ queue
 """
 # HTCondor manual, "Job ClassAd Attributes"
 IDLE, RUNNING, REMOVED, HELD = 1, 2, 3, 5
-# Its init process would pass on a second signal: $pid is the payload itself.
-PAYLOAD = (
-    "for pid in $(cat {scope}/cgroup.procs) none; do [ $pid != none ] || exit 1; "
-    "if [ $(cat /proc/$pid/comm) = beer-payload ]; then break; fi; done"
+# Its init process would pass on a second signal: $pids are the payloads themselves.
+PAYLOADS = (
+    "pids=$(for pid in $(cat {scope}/cgroup.procs); do "
+    '[ "$(cat /proc/$pid/comm 2>/dev/null)" != beer-payload ] || echo $pid; done); [ -n "$pids" ]'
 )
 # Lines of two words each: what to look for -> what is known of it. Both cost an emulated node a second: they are asked
 # only when there are enough containers, or the log tells of a job that was removed or held.
@@ -111,6 +112,12 @@ class Batch:
         )
         return Job(self._node, int(done.stdout.split(".")[0]), arguments)
 
+    def submit_mix(self, payloads: Sequence[str], memory: str, signals: int = 1) -> Job:
+        """One job that runs several payloads at once, each of which waits for so many signals."""
+        script = " & ".join(f"beer-payload {one} --on-signal {signals}" for one in payloads)
+        # The last line of that name counts.
+        return self.submit(f"\"-c '{script} & wait'\"", f"executable = /bin/sh\nrequest_memory = {memory}")
+
     def wait_for_containers(self, jobs: list[Job], timeout: float) -> list[str]:
         """Until the containers of all jobs run; their cgroups. Fails at once when one is held or removed."""
 
@@ -125,22 +132,22 @@ class Batch:
 
         return wait_until(running, timeout, "containers run", explain=lambda: _explain(jobs))
 
-    def wait_until_ready(self, job: Job, timeout: float) -> str:
-        """Until a job waits for its signal (`--on-signal`); its cgroup."""
+    def wait_until_ready(self, job: Job, timeout: float, payloads: int = 1) -> str:
+        """Until a job waits for its signal (`--on-signal`), with all its payloads; its cgroup."""
         [scope] = self.wait_for_containers([job], timeout)
         what = f"{scope} waits for its signal"
-        wait_until(lambda: self.sleeps(scope), timeout, what, interval=2.0, explain=job.explain)
+        wait_until(lambda: self.sleeps(scope, payloads), timeout, what, interval=2.0, explain=job.explain)
         return scope
 
-    def sleeps(self, scope: str) -> bool:
-        """Whether the payload in this cgroup is in sigwait: before that a signal would end it, or come too early. What
-        is frozen is not."""
-        asked = f"{PAYLOAD.format(scope=scope)} && cat /proc/$pid/wchan"
-        return "sigtimedwait" in self._node.execute(asked, check=False).stdout
+    def sleeps(self, scope: str, payloads: int = 1) -> bool:
+        """Whether so many payloads in this cgroup are in sigwait: before that a signal would end them, or come too
+        early. What is frozen is not."""
+        asked = f"{PAYLOADS.format(scope=scope)} && for pid in $pids; do cat /proc/$pid/wchan; echo; done"
+        return self._node.execute(asked, check=False).stdout.count("sigtimedwait") >= payloads
 
     def signal(self, scope: str) -> float:
-        """Lets the waiting job in this cgroup begin; the node's time of that."""
-        said = self._node.execute(f"{PAYLOAD.format(scope=scope)} && date +%s.%N && kill -USR1 $pid")
+        """Lets all that waits in this cgroup begin; the node's time of that."""
+        said = self._node.execute(f"{PAYLOADS.format(scope=scope)} && date +%s.%N && kill -USR1 $pids")
         return float(said.stdout)
 
     def _ask(self, command: str) -> dict[str, str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -72,15 +73,16 @@ class Session:
             raise BenchmarkError("the saturating run read nothing")
         return found
 
-    def start_sampler(self, seconds: float, watched: str = JOBS) -> None:
-        """The node's counters, once a second, from a service of its own outside the slices that are measured; and when
-        the cgroup `watched` stands still."""
+    def start_sampler(self, seconds: float, watched: str = JOBS, also: Sequence[str] = ()) -> None:
+        """The node's counters, once a second, from a service of its own outside the slices that are measured, of those
+        slices and of the cgroups in `also`; and when the cgroup `watched` stands still."""
+        more = "".join(f" --also {cgroup}" for cgroup in also)
         self.node.execute(f"mkdir -p {ON_NODE}")
         self.node.copy_to(SAMPLER, f"{ON_NODE}/sampler.py")
         self.node.execute(
             f"systemctl stop {UNIT} 2>/dev/null; rm -f {ON_NODE}/node.jsonl; "
             f"systemd-run -q --collect --unit={UNIT} python3 {ON_NODE}/sampler.py "
-            f"--out {ON_NODE}/node.jsonl --seconds {seconds:g} --watched {watched}",
+            f"--out {ON_NODE}/node.jsonl --seconds {seconds:g} --watched {watched}{more}",
             timeout=120,
         )
         self.node.execute(

@@ -15,6 +15,10 @@ from beerbench.record import Record
 T0 = 1_800_000_000.0
 SECONDS = 10.0
 SLOWER = 1.02  # in hybrid windows
+JOBS = "beer.slice/beer-jobs.slice"
+INNOCENT, DEVICE = f"{JOBS}/docker-1.scope", "252:16"
+# After the decision.
+FROZEN = [(0.1, True), (0.9, False)]
 
 
 def make(folder: Path, pairs: int = 5) -> Record:
@@ -39,16 +43,24 @@ def make(folder: Path, pairs: int = 5) -> Record:
     writer.close()
     lines = []
     for second in range(1300):
-        slices = {"beer.slice/beer-jobs.slice": {"cpu_usec": second * 900_000, "io": {}, "io_pressure": {}}}
+        used = {JOBS: second * 900_000, INNOCENT: second * 400_000}
+        slices = {name: {"cpu_usec": usec, "io": {}, "io_pressure": {}} for name, usec in used.items()}
         cpus = [[0] * 8, [0, 0, 0, second * 10, 0, 0, 0, 0]]
         line = {"kind": "sample", "time": T0 + second, "cpus": cpus, "slices": slices, "state": "open"}
         lines.append(json.dumps(line))
+    operations = {DEVICE: 7}
+    lines += [json.dumps({"kind": "frozen", "time": T0 + 25 + after, "frozen": value}) for after, value in FROZEN]
+    for after in (0.0, 0.3, 0.9):
+        # The last of them come after the thaw.
+        operations = {DEVICE: operations[DEVICE] + 1}
+        lines.append(json.dumps({"kind": "io", "time": T0 + 25.1 + after, "operations": operations}))
     (folder / "node.jsonl").write_text("\n".join(lines))
     freeze = {"time_ns": int((T0 + 25) * 1e9), "from": "open", "to": "frozen", "cause": "weak", "action": "freeze"}
     freeze |= {"outcome": "done", "duration_ns": 1, "precaution": True}
     thaw = {**freeze, "time_ns": int((T0 + 26) * 1e9), "from": "frozen", "to": "open", "action": "thaw"}
     (folder / "journal.jsonl").write_text(json.dumps(freeze) + "\n" + json.dumps(thaw) + "\n")
     data = {"segments": segments, "clock": {"offset": 0.0, "error": 0.01, "drift": 0.0}}
+    data |= {"innocent": INNOCENT, "device": DEVICE}
     data["files"] = {name: f"{name}.jsonl" for name in ("node", "journal")} | {"requests": "requests.samples"}
     record = Record("isolation", {"pairs": pairs}, {"node": {"allowed_cpus": "1"}}, data)
     record.save(folder)
@@ -68,6 +80,9 @@ def test_ratios_scores_and_idle_cpu(tmp_path: Path) -> None:
     assert results["throughput"]["median"] == pytest.approx(0.98)
     assert results["isol_p01"] > 95
     assert results["idle_cpu_used"] == pytest.approx(0.9, abs=0.01)
+    assert results["idle_cpu_innocent"] == pytest.approx(0.8, abs=0.01)
+    assert results["last_io_p99"] == pytest.approx(0.4, abs=0.001)
+    assert results["freezes_hybrid"] == 1
     assert 1.0 <= results["noise_p99"] < 1.02
     # The one precaution lies in a hybrid window.
     assert (results["false_actions"], results["precautions_alone"]) == (0, 0)

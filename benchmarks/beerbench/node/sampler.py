@@ -13,6 +13,7 @@ import json
 import select
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -59,9 +60,9 @@ def read(path: Path) -> str:
         return ""
 
 
-def sample() -> dict[str, object]:
+def sample(names: Sequence[str]) -> dict[str, object]:
     slices = {}
-    for name in SLICES:
+    for name in names:
         folder = CGROUP / name
         cpu = flat(read(folder / "cpu.stat"))
         if cpu:
@@ -100,7 +101,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--watched", type=Path, default=CGROUP / JOBS, help="cgroup whose freezes are noted")
+    parser.add_argument("--also", type=Path, action="append", default=[], help="cgroup that is sampled, too")
     options = parser.parse_args(argv)
+    names = [*SLICES, *(str(cgroup.relative_to(CGROUP)) for cgroup in options.also)]
     end = time.monotonic() + options.seconds
     due = time.monotonic()
     with options.out.open("w", buffering=1) as out, (options.watched / "cgroup.events").open() as events:
@@ -110,7 +113,7 @@ def main(argv: list[str]) -> int:
         watch_until, done = 0.0, {}
         while (now := time.monotonic()) < end:
             if now >= due:
-                out.write(json.dumps(sample()) + "\n")
+                out.write(json.dumps(sample(names)) + "\n")
                 due = max(due + PERIOD, now)
             # After a freeze the last I/O of the jobs is wanted better than that.
             wait = max(0.0, due - now) if now >= watch_until else min(FAST, max(0.0, due - now))

@@ -73,17 +73,21 @@ class NodeTimeline:
         total = float(overlap.sum())
         return float((values * overlap).sum() / total) if total > 0 else float("nan")
 
+    def cpu_of(self, cgroup: str, start: float, end: float) -> float:
+        """Cores that it used."""
+        return self.mean(self.cpu.get(cgroup, np.zeros_like(self.time)), start, end)
+
     def batch_cpu(self, start: float, end: float) -> float:
         """Cores that the jobs used."""
-        return self.mean(self.cpu.get(JOBS, np.zeros_like(self.time)), start, end)
+        return self.cpu_of(JOBS, start, end)
 
     def allowed_idle(self, cpus: Sequence[int], start: float, end: float) -> float:
         """Cores idle inside AllowedCPUs."""
         return sum(self.mean(self.idle[:, cpu], start, end) for cpu in cpus)
 
-    def delivered_share(self, cpus: Sequence[int], start: float, end: float) -> float:
-        """Of the CPU inside AllowedCPUs that nobody but batch wanted: the share that jobs got."""
-        used = self.batch_cpu(start, end)
+    def delivered_share(self, cpus: Sequence[int], start: float, end: float, cgroup: str = JOBS) -> float:
+        """Of the CPU inside AllowedCPUs that nobody wanted but the cgroup, which are all jobs or one: what it got."""
+        used = self.cpu_of(cgroup, start, end)
         free = used + self.allowed_idle(cpus, start, end)
         return used / free if free > 0 else float("nan")
 

@@ -8,7 +8,7 @@ mod support;
 
 use std::sync::mpsc::sync_channel;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use guardd::actuators::{ShapingActuator, SliceFreezer};
 use guardd::clock::SystemClock;
@@ -19,8 +19,6 @@ use policy::{Config, JobSet};
 use support::{monotonic_ns, NodeFolders, TestCgroup};
 
 const MANY: usize = 10_000;
-/// The target of the control loop (issue 4).
-const TICK_MOST_MS: f64 = 5.0;
 
 #[test]
 fn a_tick_is_short_among_ten_thousand_cgroups() {
@@ -46,23 +44,36 @@ fn a_tick_is_short_among_ten_thousand_cgroups() {
         state_file: StateFile::create(&folders.path("run")).unwrap(),
         config,
     });
-    // Once a second is often enough to see all that a second has; of ten the best, because others use this machine too.
+    // Once a second is often enough to see all that a second has; of twenty the middle one, because others use this machine too.
     let begun_ns = monotonic_ns();
-    let mut shortest = f64::INFINITY;
-    for second in 1..=20u64 {
+    let (mut ticks, mut listings) = (Vec::new(), Vec::new());
+    for second in 1..=30u64 {
         let now_ns = begun_ns + second * 1_000_000_000;
         writer.heartbeat(now_ns).unwrap();
         let begun = Instant::now();
         control.tick(now_ns);
+        let ticked = Instant::now();
+        assert_eq!(std::fs::read_dir(&slice.path).unwrap().filter(|entry| is_folder(entry)).count(), MANY);
         if second > 10 {
-            shortest = shortest.min(begun.elapsed().as_secs_f64() * 1e3);
+            ticks.push(ticked - begun);
+            listings.push(ticked.elapsed());
         }
     }
-    println!("{shortest:.2} ms");
+    let (tick, listing) = (median(ticks), median(listings));
+    println!("a tick takes {tick:?}, to list them all {listing:?}");
     let jobs = lock(&shared.snapshot).jobs;
     for name in names {
         std::fs::remove_dir(name).unwrap();
     }
-    assert!(shortest <= TICK_MOST_MS, "{shortest:.2} ms");
+    assert!(tick < listing, "{tick:?}, and to list them all takes {listing:?}");
     assert!(jobs == Some(0), "nothing runs in them: {jobs:?}, places: {}", JobSet::PLACES);
+}
+
+fn is_folder(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
+    entry.as_ref().unwrap().file_type().unwrap().is_dir()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
 }

@@ -12,6 +12,8 @@ use crate::{Error, KernFile, Result};
 
 /// CGROUP2_SUPER_MAGIC (linux/magic.h).
 const CGROUP2: rustix::fs::FsWord = 0x6367_7270;
+/// PROC_SUPER_MAGIC (linux/magic.h).
+const PROC: rustix::fs::FsWord = 0x9fa0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Resource {
@@ -76,7 +78,7 @@ pub enum Asked {
     Refused(Errno),
 }
 
-/// Becomes readable (POLLPRI) when tasks of a cgroup have waited for long within some time; ends when it is dropped.
+/// Becomes readable (POLLPRI) when tasks of a cgroup, or of the host, have waited for long within some time; ends when it is dropped.
 #[derive(Debug)]
 pub struct Trigger(OwnedFd);
 
@@ -85,20 +87,29 @@ impl Trigger {
     /// (kernel, accounting/psi.rst), and with older kernels for none.
     const SOME: &[u8] = b"some 300000 2000000\0";
 
+    /// Asks for it. `proc` is normally `/proc`. Older kernels want CAP_SYS_RESOURCE for the host's.
+    pub fn of_host(proc: &Path, resource: Resource) -> Asked {
+        Self::ask(&proc.join("pressure").join(resource.name()), PROC)
+    }
+
     /// Asks for it.
     pub fn of_cgroup(cgroup: &Path, resource: Resource) -> Asked {
-        match Self::ask(&cgroup.join(format!("{}.pressure", resource.name()))) {
+        Self::ask(&cgroup.join(format!("{}.pressure", resource.name())), CGROUP2)
+    }
+
+    fn ask(path: &Path, filesystem: rustix::fs::FsWord) -> Asked {
+        match Self::set(path, filesystem) {
             Ok(trigger) => Asked::Set(trigger),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::OPNOTSUPP) => Asked::Absent,
             Err(error) => Asked::Refused(error),
         }
     }
 
-    fn ask(path: &Path) -> std::result::Result<Trigger, Errno> {
+    fn set(path: &Path, filesystem: rustix::fs::FsWord) -> std::result::Result<Trigger, Errno> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
         // What is no file of the kernel would be overwritten.
-        if rustix::fs::fstatfs(&fd)?.f_type != CGROUP2 {
+        if rustix::fs::fstatfs(&fd)?.f_type != filesystem {
             return Err(Errno::NODEV);
         }
         rustix::io::write(&fd, Self::SOME)?;
@@ -170,6 +181,8 @@ mod tests {
         assert!(matches!(Trigger::of_cgroup(dir.path(), Resource::Io), Asked::Absent));
         assert_eq!(PressureFile::of_cgroup(dir.path(), Resource::Io).read().unwrap().unwrap().some_us, 5);
         assert!(matches!(Trigger::of_cgroup(dir.path(), Resource::Cpu), Asked::Absent));
+        let dir = damaged("pressure", "");
+        assert!(matches!(Trigger::of_host(dir.path(), Resource::Io), Asked::Absent));
     }
 
     #[test]

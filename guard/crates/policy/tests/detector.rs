@@ -118,6 +118,25 @@ fn a_step_is_found_in_time() {
 }
 
 #[test]
+fn what_is_stated_holds_for_other_requests() {
+    let config = policy::Config::default();
+    let read = config.objectives.iter().find(|objective| objective.name == "storage-read").unwrap();
+    let stated = policy::detector::stated(read, 1);
+    let health = Health { median_ms: 0.8e-6 * read.floor_ns as f64, ..Health::LOG_NORMAL };
+    let mut trial = Trial::new(health, 300.0, read, 1, 7);
+    trial.run(20_000);
+    let seen = |level, share| quantile(&trial.delays(3.0, level, 1000), share) * 0.3;
+    for (stated, seen) in [
+        (stated.weak_requests_3x_p50, seen(Level::Weak, 0.5)),
+        (stated.weak_requests_3x_p99, seen(Level::Weak, 0.99)),
+        (stated.requests_3x_p50, seen(Level::Strong, 0.5)),
+        (stated.requests_3x_p99, seen(Level::Strong, 0.99)),
+    ] {
+        assert!((0.7..1.3).contains(&(seen / stated)), "{seen} requests, and {stated} are stated");
+    }
+}
+
+#[test]
 fn the_shipped_levels_find_a_step_in_time_and_cost_next_to_nothing() {
     // The design's two targets: 100 ms for 99 of 100 steps, and a thousandth of wall time for needless precautions.
     let config = policy::Config::default();

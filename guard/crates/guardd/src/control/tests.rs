@@ -343,7 +343,7 @@ fn a_dry_run_says_what_it_would_do_and_touches_nothing() {
     let froze = |m: &Message| matches!(m, Message::Decision { event, written: false } if event.deed == Deed::Freeze);
     assert!(rig.messages().iter().any(froze));
     assert_eq!((rig.writes(), rig.wishes.try_iter().count()), (before, 0));
-    assert!(!rig.folders.path().join("beer.shape").exists() && !rig.control.shaping.held());
+    assert!(!rig.folders.path().join(ShapingActuator::NAME).exists() && !rig.control.shaping.held());
     assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
     assert!(rig.state().contains("reason=dry_run cores=4"), "{}", rig.state());
     rig.control.shared.orders.drained.store(true, Ordering::Relaxed);

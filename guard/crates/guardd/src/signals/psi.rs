@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pressure of the host. In this issue it is evidence for people, not for the ladder.
+//! Pressure of the host, for the metrics. What the ladder knows of pressure are gauges (`watch/pressure.rs`).
 
 use kernfs::psi::{Pressure, PressureFile, Resource};
 use policy::Config;

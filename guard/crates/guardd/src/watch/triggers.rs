@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel says itself when tasks of the storage services begin to wait (kernel, accounting/psi.rst), where it can. Where it
-//! cannot the gauges are looked at once a second all the same.
+//! The kernel says itself when tasks of the storage services, or of the host, begin to wait (kernel, accounting/psi.rst), where it
+//! can. Where it cannot the gauges are looked at once a second all the same.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,25 +12,31 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 /// A slice that has gone may come back: it is asked again after so many looks.
 const AGAIN: u32 = 60;
 
-/// Those of the slice of the storage services.
+/// Those of the slice of the storage services, and of the host.
 pub struct Triggers {
     slice: PathBuf,
+    proc: PathBuf,
     set: Vec<Trigger>,
+    /// The kernel does not want to set so many of them.
+    refused: usize,
     /// Looks until it is asked again.
     again: u32,
-    /// Told once.
-    refused: bool,
+    told: bool,
 }
+
+/// All that are wanted.
+const ALL: usize = 2 * Resource::ALL.len();
 
 impl Triggers {
     /// Asks for nothing yet.
     pub fn new(config: &Config) -> Self {
-        Triggers { slice: slice(config), set: Vec::new(), again: 0, refused: false }
+        let proc = config.paths.proc.clone();
+        Triggers { slice: slice(config), proc, set: Vec::new(), refused: 0, again: 0, told: false }
     }
 
     /// Asks for those that are not there.
     pub fn look(&mut self) {
-        if self.set.len() == Resource::ALL.len() {
+        if self.set.len() + self.refused == ALL {
             return;
         }
         self.again = self.again.checked_sub(1).unwrap_or(AGAIN);
@@ -38,15 +44,17 @@ impl Triggers {
             return;
         }
         self.set.clear();
-        for resource in Resource::ALL {
-            match Trigger::of_cgroup(&self.slice, resource) {
+        self.refused = 0;
+        for (whose, resource, asked) in ask(&self.slice, &self.proc) {
+            match asked {
                 Asked::Set(trigger) => self.set.push(trigger),
                 Asked::Absent => {}
-                Asked::Refused(error) if !self.refused => {
-                    self.refused = true;
-                    eprintln!("<5>{}", refusal(&self.slice, resource, &error));
+                Asked::Refused(error) => {
+                    self.refused += 1;
+                    if !std::mem::replace(&mut self.told, true) {
+                        eprintln!("<5>{}", refusal(whose, resource, &error));
+                    }
                 }
-                Asked::Refused(_) => {}
             }
         }
     }
@@ -80,12 +88,15 @@ fn slice(config: &Config) -> PathBuf {
     config.paths.cgroup.join(&config.paths.storage_slice)
 }
 
-fn refusal(slice: &Path, resource: Resource, error: &rustix::io::Errno) -> String {
-    format!(
-        "{}/{}.pressure: the kernel sets no trigger ({error}): it is looked at once a second",
-        slice.display(),
-        resource.name()
-    )
+/// For all that are wanted, one after the other: of the slice first.
+fn ask<'a>(slice: &'a Path, proc: &'a Path) -> impl Iterator<Item = (&'a Path, Resource, Asked)> {
+    let storage = Resource::ALL.into_iter().map(move |of| (slice, of, Trigger::of_cgroup(slice, of)));
+    storage.chain(Resource::ALL.into_iter().map(move |of| (proc, of, Trigger::of_host(proc, of))))
+}
+
+fn refusal(whose: &Path, resource: Resource, error: &rustix::io::Errno) -> String {
+    let (whose, resource) = (whose.display(), resource.name());
+    format!("{whose}: the kernel sets no trigger for pressure on {resource} ({error}): it is looked at once a second")
 }
 
 /// What this node can say about pressure, for `check-config --live`.
@@ -94,14 +105,14 @@ pub fn said(config: &Config) -> String {
         return "pressure: this kernel has it off; start it with psi=1 (EL9). Gauges on it are absent, and all else works".into();
     }
     let slice = slice(config);
-    for resource in Resource::ALL {
-        match Trigger::of_cgroup(&slice, resource) {
+    for (whose, resource, asked) in ask(&slice, &config.paths.proc) {
+        match asked {
             Asked::Set(_) => {}
-            Asked::Absent => return format!("pressure: {}: there is none for {}", slice.display(), resource.name()),
-            Asked::Refused(error) => return format!("pressure: {}", refusal(&slice, resource, &error)),
+            Asked::Absent => return format!("pressure: {}: there is none for {}", whose.display(), resource.name()),
+            Asked::Refused(error) => return format!("pressure: {}", refusal(whose, resource, &error)),
         }
     }
-    format!("pressure: the kernel tells when tasks of {} wait", slice.display())
+    format!("pressure: the kernel tells when tasks of {}, or of the host, wait", slice.display())
 }
 
 #[cfg(test)]
