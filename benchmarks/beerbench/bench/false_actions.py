@@ -30,7 +30,7 @@ from .isolation import ALONE
 
 RECORDS = Path("out/isolation")
 TRACE = "healthy.trace"
-# Batch's share of the disk's work; with a fifth and more weak evidence is enough for a freeze.
+# Batch's share of the disk's work; with a fifth and more weak evidence is enough for a freeze, if it is rare.
 SHARES = (0.0, 0.33)
 SLOWER = 3.0
 PER_DAY = 1.0

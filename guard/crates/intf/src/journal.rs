@@ -18,8 +18,9 @@ pub struct Record {
     pub to: NodeState,
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
-    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `tighten`, `lift`, `limit`, `unlimit`, `correct`,
-    /// `vacate`, `evacuate`, `kill`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
+    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `stage`, `tighten`, `give_way`, `lift`, `limit`,
+    /// `unlimit`, `correct`, `squeeze`, `less_cpu`, `less_memory`, `less_network`, `all_cpu`, `all_memory`, `all_network`, `vacate`,
+    /// `evacuate`, `kill`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -4,8 +4,6 @@
 
 /// Size of the file.
 pub const SHAPING_BYTES: usize = 4096;
-/// No limit, as a rate.
-pub const UNLIMITED: u64 = u64::MAX;
 
 const MAGIC: &[u8; 8] = b"BEERSHP\0";
 const VERSION: u32 = 1;
@@ -20,7 +18,7 @@ pub const MOST_RECORDS: usize = 97;
 pub struct Allowance {
     /// Device number; [`Allowance::EVERY`] twice = every filesystem without a record of its own.
     pub device: (u32, u32),
-    /// Bytes per second; 0 = nothing moves.
+    /// Bytes per second; 0 = nothing moves, `u64::MAX` = no limit.
     pub bytes: u64,
     /// Requests per second.
     pub operations: u64,

@@ -4,11 +4,11 @@
 
 use std::fmt::Write;
 
-use intf::shaping::{Allowance, Shaping, MOST_RECORDS, SHAPING_BYTES, UNLIMITED};
+use intf::shaping::{Allowance, Shaping, MOST_RECORDS, SHAPING_BYTES};
 
 const ALLOWANCES: [Allowance; 3] = [
     Allowance { device: (8, 16), bytes: 50_000_000, operations: 100 },
-    Allowance { device: (259, 3), bytes: UNLIMITED, operations: 0 },
+    Allowance { device: (259, 3), bytes: u64::MAX, operations: 0 },
     Allowance::HELD,
 ];
 

@@ -38,7 +38,6 @@ pub struct DeviceIo {
 pub struct Cgroup {
     path: PathBuf,
     events: KernFile,
-    freeze: KernFile,
     cpu_stat: KernFile,
     io: IoStat,
     memory_current: KernFile,
@@ -54,7 +53,6 @@ impl Cgroup {
         let file = |name: &str| KernFile::new(path.join(name));
         Cgroup {
             events: file("cgroup.events"),
-            freeze: file("cgroup.freeze"),
             cpu_stat: file("cpu.stat"),
             io: IoStat::new(&path),
             memory_current: file("memory.current"),
@@ -72,15 +70,6 @@ impl Cgroup {
         parsed(&mut self.events, |text| {
             let frozen = keyed(text, "frozen")?;
             Ok(Events { populated: keyed(text, "populated")? != 0, frozen: frozen != 0 })
-        })
-    }
-
-    /// What was asked for, as against `events().frozen`, what is so.
-    pub fn freeze_wanted(&mut self) -> Result<Option<bool>> {
-        parsed(&mut self.freeze, |text| match text.trim_end() {
-            "0" => Ok(false),
-            "1" => Ok(true),
-            _ => Err((0, "expected 0 or 1")),
         })
     }
 
@@ -288,7 +277,6 @@ mod tests {
     fn captured_tree() {
         let mut jobs = Cgroup::new(fixture("cgroup/beer.slice/beer-jobs.slice"));
         assert_eq!(jobs.events().unwrap(), Some(Events { populated: true, frozen: true }));
-        assert_eq!(jobs.freeze_wanted().unwrap(), Some(true));
         assert!(jobs.cpu().unwrap().unwrap().usage_us > 0);
         assert!(jobs.memory_bytes().unwrap().unwrap() > 0);
         assert!(jobs.io().unwrap().unwrap().iter().any(|io| io.device.0 == 254 && io.write_bytes > 0));
@@ -319,7 +307,6 @@ mod tests {
     fn a_cgroup_that_is_gone_is_none_everywhere() {
         let mut gone = Cgroup::new(fixture("cgroup/gone.slice"));
         assert_eq!(gone.events().unwrap(), None);
-        assert_eq!(gone.freeze_wanted().unwrap(), None);
         assert_eq!(gone.cpu().unwrap(), None);
         assert_eq!(gone.memory_bytes().unwrap(), None);
         assert_eq!(gone.memory_max_bytes().unwrap(), None);
@@ -338,7 +325,6 @@ mod tests {
         for text in ["", "populated 1\n", "populated 1\nfrozen x\n"] {
             damaged_error("cgroup.events", text, &|c| c.events().err());
         }
-        damaged_error("cgroup.freeze", "2\n", &|c| c.freeze_wanted().err());
         damaged_error("cpu.stat", "usage_usec\n", &|c| c.cpu().err());
         damaged_error("memory.current", "\n", &|c| c.memory_bytes().err());
         damaged_error("memory.max", "maximum\n", &|c| c.memory_max_bytes().err());

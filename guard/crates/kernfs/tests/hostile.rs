@@ -93,7 +93,6 @@ fn named<T>(outcome: Result<T>) -> Option<T> {
 fn read(folder: &Path) {
     let mut cgroup = Cgroup::new(folder);
     named(cgroup.events());
-    named(cgroup.freeze_wanted());
     named(cgroup.cpu());
     named(cgroup.memory_bytes());
     named(cgroup.memory_max_bytes());
