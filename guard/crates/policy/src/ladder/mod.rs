@@ -5,6 +5,7 @@
 
 mod budget;
 mod events;
+mod freeze;
 mod innocence;
 mod leave;
 mod limits;

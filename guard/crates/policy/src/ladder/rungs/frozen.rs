@@ -7,7 +7,8 @@
 use super::{make_room, vacate, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
-use crate::ladder::memory::{Freeze, Memory, Transition};
+use crate::ladder::freeze::Freeze;
+use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
 

@@ -6,7 +6,8 @@ use super::frozen::{thaw, who};
 use super::{evacuate, Rung};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
-use crate::ladder::memory::{Freeze, Memory, Transition};
+use crate::ladder::freeze::Freeze;
+use crate::ladder::memory::{Memory, Transition};
 use crate::ladder::view::{About, View};
 use intf::state::NodeState;
 
