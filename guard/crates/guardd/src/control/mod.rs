@@ -2,10 +2,12 @@
 //! The control loop: one thread that looks, decides and writes `cgroup.freeze`. It never waits for a disk, a lock
 //! or another thread, and allocates nothing in steady state.
 
+mod act;
 mod data_disks;
 mod growth;
 mod leave;
 mod limits;
+mod look;
 mod node;
 mod pace;
 mod publish;
@@ -20,45 +22,25 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::Arc;
 
 use intf::state::{NodeState, StateLine};
-use policy::throttle::DISKS;
 use policy::{Actions, Config, GaugeJudge, GaugeVerdict, Hold, Inputs, Ladder, Level, Resource, Shares};
 
-use crate::actuators::freeze::{Drift, Effect};
-use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator, Wanted};
+use crate::actuators::freeze::Effect;
+use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{Shared, SignalHealth};
-use crate::signals::{Board, Reading, Signal, Worst};
+use crate::signals::{Board, Reading, Signal};
 use crate::worker::Wish;
 
 use data_disks::DataDisks;
 use growth::Growing;
 use leave::Leaving;
-use limits::{Limits, LEAST_EVERYWHERE};
+use limits::Limits;
+use look::Slot;
 
 pub use node::Node;
 pub use state_file::StateFile;
 pub use times::LoopTimes;
-
-/// A signal that has been broken for longer than this, and for two of its periods, is missed.
-const SIGNAL_GRACE_NS: u64 = 10_000_000_000;
-
-/// A signal and how it is doing.
-struct Slot {
-    signal: Box<dyn Signal>,
-    read_ns: Option<u64>,
-    /// When it was last not broken: a value, or nothing to be had here.
-    good_ns: u64,
-    health: SignalHealth,
-}
-
-impl Slot {
-    /// Objectives have a grace time of their own for the latency segment.
-    fn missed(&self, now_ns: u64) -> bool {
-        let grace_ns = SIGNAL_GRACE_NS + 2 * self.signal.period_ns();
-        self.health.name != "latency" && now_ns.saturating_sub(self.good_ns) > grace_ns
-    }
-}
 
 /// The loop and everything it owns.
 pub struct ControlLoop<F: Freezer> {
@@ -272,187 +254,6 @@ impl<F: Freezer> ControlLoop<F> {
         self.ladder.reconfigure(new.ladder.clone(), others);
         self.node.limit(new.capacity.clone());
         self.config = *new;
-    }
-
-    /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
-    fn look_around(&mut self, now_ns: u64) {
-        // First who has ended: his knob is gone, and nobody has changed it.
-        self.board.jobs.look_again(self.board.hold.any(), &self.board.limited, now_ns);
-        self.follow_jobs();
-        let drift = self.freezer.inspect();
-        if drift == Some(Drift::Changed) {
-            self.totals.drifts += 1;
-        }
-        let before = self.node.slice_present();
-        let first = !self.node.looked();
-        self.node.look(drift.is_some());
-        if first || before != self.node.slice_present() {
-            self.send(Message::Slice { present: self.node.slice_present() });
-        }
-    }
-
-    fn follow_mounts(&mut self) {
-        // Somebody is just putting others there: the next second is early enough.
-        let Ok(mounts) = self.shared.mounts.try_lock() else { return };
-        if !Arc::ptr_eq(&mounts, &self.board.mounts) {
-            self.board.mounts = Arc::clone(&mounts);
-            self.board.mounts_version += 1;
-        }
-    }
-
-    /// Those gauges that are read here and not by the watch thread.
-    fn put_gauges(&self, now_ns: u64) {
-        let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
-        self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
-        let stuck = self.board.probes_stuck.map(|filesystems| filesystems as f64);
-        self.shared.gauges.put("probe.stuck", stuck, now_ns);
-        let at_ns = self.board.worst_disk.map_or(now_ns, |(_, at_ns)| at_ns);
-        let put = |name, of: fn(Worst) -> f64| {
-            self.shared.gauges.put(name, self.board.worst_disk.map(|(worst, _)| of(worst)), at_ns);
-        };
-        put("storage.disk.await", |worst| worst.await_s);
-        put("storage.disk.queue", |worst| worst.queue);
-        put("storage.disk.utilisation", |worst| worst.utilisation);
-        put("storage.disk.gone", |worst| f64::from(worst.gone));
-    }
-
-    fn read_signals(&mut self, now_ns: u64) {
-        for slot in &mut self.signals {
-            let period_ns = if self.board.uneasy { slot.signal.hurried_ns() } else { slot.signal.period_ns() };
-            let due = slot.read_ns.is_none_or(|read_ns| now_ns >= read_ns + period_ns);
-            if !due && !slot.signal.urgent(&self.board) {
-                continue;
-            }
-            slot.read_ns = Some(now_ns);
-            let begun = self.clock.monotonic_ns();
-            let reading = slot.signal.read(now_ns, &mut self.board);
-            slot.health.took_ns = self.clock.monotonic_ns().saturating_sub(begun);
-            if reading == Reading::Value {
-                slot.health.value_ns = now_ns;
-            }
-            if reading != Reading::Broken {
-                slot.good_ns = now_ns;
-            }
-            if reading != slot.health.reading || slot.signal.fault_changed() {
-                let fault = (reading != Reading::Value).then(|| slot.signal.fault().into_boxed_str());
-                let message = Message::Signal { name: slot.health.name, reading, fault };
-                deliver(&self.outbox, &self.shared, message);
-            }
-            slot.health.reading = reading;
-        }
-        if self.names_version != self.board.filesystems_version {
-            self.names_version = self.board.filesystems_version;
-            self.follow_filesystems();
-            let gauges = self.gauges.iter().map(|judge| judge.objective().name.clone()).collect();
-            let names = Arc::new(policy::Names { gauges, ..self.board.evaluator.names().clone() });
-            self.send(Message::Names(names));
-        }
-    }
-
-    /// The write comes before everything that only tells of it. Returns whether there was one, and its effect if
-    /// that (or the effect of an earlier one) can be seen by now.
-    fn act(&mut self, actions: &Actions, now_ns: u64) -> (bool, Option<Effect>) {
-        if self.config.node.dry_run {
-            return (false, None);
-        }
-        let clock = &self.clock;
-        let hold = actions.hold.of_living(&self.board.jobs.living());
-        // Who is to leave must be able to: its engine first kills what is in the container, and then its monitor has to run. So it
-        // has to when somebody else has ended the container.
-        let leaves = actions.leave.any() || self.board.jobs.bereft();
-        let hold = if leaves { self.board.jobs.sparing_monitors(hold) } else { hold };
-        let outcome = match self.freezer.plan(hold) {
-            Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
-            None => (false, self.freezer.read_back(now_ns)),
-        };
-        let fault = self.shaping.fault();
-        self.board.hold = self.freezer.applied();
-        self.board.limited = actions.throttles.jobs();
-        self.wish(actions, now_ns);
-        self.shaping.keep(self.wanted(actions, now_ns), now_ns);
-        if self.shaping.fault() != fault {
-            self.send(Message::Shaping { fault: self.shaping.fault() });
-        }
-        outcome
-    }
-
-    /// Who gets how much of which disk, and who is to leave; the thread that tells systemd and HTCondor does the rest.
-    fn wish(&mut self, actions: &Actions, now_ns: u64) {
-        let limits = self.limits.follow(&actions.throttles, &self.board);
-        let before = std::mem::replace(&mut self.shares, actions.shares);
-        let less_or_all = |resource| {
-            let (before, now) = (before.of(resource), actions.shares.of(resource));
-            now < before || (now >= 1.0 && before < 1.0)
-        };
-        let leaving = self.leaving.follow(actions, &self.board.jobs);
-        let other_disks = self.data_disks.follow(&self.board);
-        let turned = self.data_disks.turn(actions.least);
-        if leaving || limits.is_some() || before != self.shares || other_disks || turned {
-            let said = limits == Some(true) || turned || Resource::ALL.into_iter().any(less_or_all);
-            let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
-            let (limits, shares, leavers) = (self.limits.jobs(), self.shares, self.leaving.list());
-            let (disks, little) = (self.data_disks.list(), self.data_disks.little());
-            let cause = actions.reason.name();
-            self.unsent = Some(Wish { limits, said, shares, disks, little, leavers, cause, decided_ns: now_ns });
-        }
-        for allowance in self.limits.slowed() {
-            deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });
-        }
-        if let Some(wish) = self.unsent.take() {
-            if let Err(TrySendError::Full(wish)) = self.worker.try_send(wish) {
-                self.unsent = Some(wish);
-            }
-        }
-    }
-
-    fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {
-        let mut slow = [None; DISKS];
-        if actions.least {
-            // A disk with a record of its own would have more.
-            slow[0] = Some(LEAST_EVERYWHERE);
-            return Wanted { held: self.held(actions, now_ns), slow };
-        }
-        slow.iter_mut().zip(self.limits.daemons()).for_each(|(place, allowance)| *place = Some(*allowance));
-        Wanted { held: self.held(actions, now_ns), slow }
-    }
-
-    /// What the guilty made slow batch shall leave alone in the storage daemons too: whose requests they are is not known there.
-    fn held(&self, actions: &Actions, now_ns: u64) -> Held {
-        let device = |filesystem: u16| {
-            let filesystem = self.board.filesystems.get(usize::from(filesystem))?;
-            Some(Held::Device((filesystem.major, filesystem.minor)))
-        };
-        match actions.hold {
-            // It lasts for long, with or without jobs here, and batch of other nodes may have no part in it, or all of it.
-            _ if actions.state == NodeState::Emergency => match now_ns < self.uneasy_until_ns {
-                true => Held::Everything,
-                false => Held::Nothing,
-            },
-            Hold::Nobody => Held::Nothing,
-            _ if actions.thawing => Held::Nothing,
-            // Who leaves for another reason has no part in what goes through the daemons.
-            Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
-            Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),
-            Hold::All => Held::Everything,
-        }
-    }
-
-    /// A storage daemon that comes back with other disks must not have the limits of these on those.
-    fn follow_filesystems(&mut self) {
-        let paths = self.board.filesystems.iter().map(|filesystem| &filesystem.path);
-        if paths.clone().eq(&self.filesystems) {
-            return;
-        }
-        self.filesystems = paths.cloned().collect();
-        self.ladder.other_filesystems();
-        self.limits.forget();
-    }
-
-    fn read_gauges(&mut self, now_ns: u64) {
-        for (judge, verdict) in self.gauges.iter_mut().zip(&mut self.judged) {
-            let reading = self.shared.gauges.read(judge.objective().source, self.begun_ns);
-            *verdict = judge.judge(reading, now_ns);
-        }
     }
 
     /// Who has come or gone: the knobs and the reporter are to know.
