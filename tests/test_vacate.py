@@ -23,6 +23,12 @@ from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
 CONFIG = "/etc/beer/guard.toml"
 CROWDED = '[[gauge]]\nname = "crowded"\nsource = "host.load"\nabove = 0.0\nfor = "0s"\ndwell = "1s"\nthen = "vacate"\n'
+# Batch may have so much more of its memory before somebody leaves for it.
+GROWN = (
+    CROWDED.replace("crowded", "grown").replace("host.load", "batch.memory").replace("above = 0.0", "above = {:.4f}")
+)
+ROOM = 150e6
+BATCH = "/sys/fs/cgroup/beer.slice"
 # When a starter is gone without a word HTCondor queues the job again at the end of its lease (10 min as shipped).
 LEASE = "job_lease_duration = 60"
 
@@ -138,6 +144,38 @@ def test_whom_htcondor_does_not_end_is_ended_and_queued_again(
     for job in (elder, younger):
         assert report_of(job, timeout=300)["ok"] is True
         assert times_started(job) == 2
+
+
+@pytest.mark.full
+def test_whose_memory_grew_leaves_and_not_the_youngest(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    grower = batch.submit("hog-memory --size 400MiB --seconds 300 --on-signal 1", "request_memory = 600MB")
+    grows = batch.wait_until_ready(grower, timeout=240)
+    younger = batch.submit("burn --seconds 60 --on-signal 1")
+    beside = batch.wait_until_ready(younger, timeout=240)
+    used, limit = (
+        float(word) for word in node.execute(f"cat {BATCH}/memory.current {BATCH}/memory.max").stdout.split()
+    )
+    gauge = GROWN.format((used + ROOM) / limit)
+    node.execute(f"cat >> {CONFIG} && systemctl reload beer-guard", input=gauge, timeout=60)
+    storage.watch()
+    time_of = clock.measure(node)
+    batch.signal(beside)
+    storage.part("memory grows")
+    struck = batch.signal(grows)
+    wait_until(lambda: evicted(node, grower), 240, "HTCondor ends the one that grew", interval=2.0, explain=guard.why)
+    jobs = {"grower": grows, "younger": beside}
+    figures("the memory of a job grows", storage.parts(), guard, time_of, struck, jobs)
+    why = guard.why()
+    print(why)
+    left = decision(guard, "vacate")
+    assert (left.cause, left.jobs) == ("memory_growth", (grows.rsplit("/", 1)[1],)), why
+    assert not [one for one in guard.decisions() if one.action == "evacuate"], why
+    assert_queued_again(grower)
+    assert report_of(younger, timeout=300)["ok"] is True
+    assert_one_run(younger)
 
 
 @pytest.mark.full
