@@ -15,7 +15,7 @@ SEGMENT = "/run/beer/storage/beer.lat"
 VERSION_OFFSET = 8  # docs/formats/latency-segment.md
 # What `check-config` says of the shipped objective on reads.
 STATED = re.compile(
-    r"objective storage-read: ([\d.]+) false precautions and ([\d.]+) false freezes in 10\^6 healthy requests .*"
+    r"objective storage-read: ([\d.]+) false precautions and ([\d.e-]+) false freezes in 10\^6 healthy requests .*?"
     r"found after (\d+) requests \(99 %: (\d+)\)",
     re.DOTALL,
 )

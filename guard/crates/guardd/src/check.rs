@@ -35,7 +35,7 @@ pub fn stated(config: &Config) -> Vec<String> {
         let rate = stated_rate(objective);
         let ms = |requests: f64| requests / rate * 1e3;
         format!(
-            "objective {}: {:.2} false precautions and {:.4} false freezes in 10^6 healthy requests (as long as its dependence is at most 8); a step \
+            "objective {}: {:.2} false precautions and {:.1e} false freezes in 10^6 healthy requests (as long as its dependence is at most 8); a step \
              to 3 times the latency is found after {:.0} requests (99 %: {:.0}), at {rate}/s that is {:.0} ms \
              (99 %: {:.0} ms)",
             objective.name,

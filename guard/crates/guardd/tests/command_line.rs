@@ -38,7 +38,7 @@ fn the_shipped_configuration_is_good_and_states_its_rates() {
     let output = guard(&["check-config", path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("guard.toml: good\n") && text.contains("false"), "{text}");
+    assert!(text.contains("guard.toml: good\n") && text.contains("e-5 false freezes in"), "{text}");
     assert_eq!(text.matches("its error budget of 6h, which closes it for longer: 2x 2").count(), 3, "{text}");
 }
 
