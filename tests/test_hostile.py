@@ -111,10 +111,10 @@ def attack(
     counted = time.time()
     after = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
     own, others, sent, idle, ticks = (now - then for now, then in zip(after, before, strict=True))
-    if FORKS in hogs:
+    if FORKS in hogs and protected:
         # It forks some 20 times a second, and a quiet job has four processes.
         wait_until(lambda: number(node, "pids.peak") > FORKED, 60, "it was a fork bomb")
-    if MEMORY in hogs:
+    if MEMORY in hogs and protected:
         wait_until(lambda: number(node, "memory.events", "max") > hits, 120, "the hog has all memory it may have")
     over = time.time()
     processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
