@@ -97,7 +97,8 @@ def test_a_disk_that_stops_answering(
     wait_until(lambda: gauge(guard, "storage-stuck") == "kept", 60, "nobody waits any more", explain=guard.why)
     client = storage.stop()
     parts = {name: client.due_between(*span) for name, *span in spans}
-    figures("a disk is stuck", parts, guard, time_of, suspended, {"innocent": scope})
+    hung = figures("a disk is stuck", parts, guard, time_of, suspended, {"innocent": scope})
+    assert hung["lost_s"]["innocent"] < 2, f"what hung without batch accused it when it came back\n{guard.why()}"
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
 

@@ -33,6 +33,16 @@ impl Innocence {
         known.map_or(0, |known| known.filesystems)
     }
 
+    /// Of whatever is slow on these filesystems, for so long.
+    pub fn excuse(&mut self, filesystems: u128, for_ns: u64, now_ns: u64) {
+        for known in &mut self.0 {
+            let before = if known.until_ns > now_ns { known.filesystems } else { 0 };
+            known.until_ns = known.until_ns.max(now_ns.saturating_add(for_ns));
+            known.filesystems = before | filesystems;
+            known.calm_since_ns = None;
+        }
+    }
+
     /// Calm for `flap_ns` ends it, new evidence is then judged afresh; calm for `backoff_ns`, and the next time is the first one.
     pub fn note_calm(&mut self, objective: u16, calm: bool, flap_ns: u64, backoff_ns: u64, now_ns: u64) {
         let Some(known) = self.0.get_mut(usize::from(objective)) else { return };

@@ -438,6 +438,8 @@ fn note_stuck(memory: &mut Memory, inputs: &Inputs<'_>, now_ns: u64, events: &mu
             // Room is kept for the transition of this step; what waits is seen again at the next one.
             if quarantined && events.room() > 2 {
                 memory.quarantined &= !bit;
+                // What comes back now hung there, or waited behind that.
+                memory.innocence.excuse(bit, memory.config.hold_ns, now_ns);
                 memory.say(Cause::Unstuck, Deed::Release, memory.state, now_ns, events, |e| {
                     About::stuck(index, inputs).describe(e);
                 });

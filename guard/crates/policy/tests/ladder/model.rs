@@ -241,7 +241,7 @@ fn a_dead_disk_without_batch_costs_batch_one_precaution_at_most() {
     assert_eq!(model.said(Cause::Unstuck), 1);
     assert_eq!(model.ladder.counters().freezes, 0, "{:?}", model.events);
     // The promise of the last minute is broken, though: nothing new starts until that is over.
-    assert_eq!(model.said(Cause::SlowBurn), 1);
+    assert_eq!(model.said(Cause::BreachWithoutBatch), 1);
 }
 
 #[test]

@@ -56,6 +56,24 @@ fn a_dead_disk_that_batch_does_not_use_is_quarantined_and_batch_goes_on() {
 }
 
 #[test]
+fn what_hung_on_a_disk_that_batch_does_not_use_accuses_nobody_when_it_comes_back() {
+    let mut steps = Steps::open();
+    steps.batch_share = [0.9, 0.0];
+    stick(&mut steps, 1);
+    steps.step();
+    assert_eq!(steps.ladder.excused(0, steps.now), 0b10);
+    steps.run(300 * S);
+    steps.filesystems[1].stuck = false;
+    assert_eq!(steps.ladder.excused(0, steps.now), 0b10, "all of it comes back in one tick");
+    steps.step();
+    // It takes a moment to work off what waited behind it.
+    let released = steps.now;
+    assert_eq!(steps.ladder.excused(0, released), 0b10);
+    steps.run(2 * S);
+    assert_eq!(steps.ladder.excused(0, steps.now), 0, "slow from then on is slow for a reason");
+}
+
+#[test]
 fn a_suspect_that_stays_stuck_without_batch_is_dead_too() {
     let mut steps = Steps::open();
     stick(&mut steps, 0);
