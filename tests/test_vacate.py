@@ -23,10 +23,17 @@ from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
 CONFIG = "/etc/beer/guard.toml"
 CROWDED = '[[gauge]]\nname = "crowded"\nsource = "host.load"\nabove = 0.0\nfor = "0s"\ndwell = "1s"\nthen = "vacate"\n'
-# Batch may have so much more of its memory before somebody leaves for it.
-GROWN = (
-    CROWDED.replace("crowded", "grown").replace("host.load", "batch.memory").replace("above = 0.0", "above = {:.4f}")
-)
+# Batch may have so much more of its memory before somebody leaves for it; for as long as in guard.toml, in which time it is
+# seen who grew (every 5 s).
+GROWN = """
+[[gauge]]
+name = "grown"
+source = "batch.memory"
+above = {:.4f}
+for = "10s"
+dwell = "1s"
+then = "vacate"
+"""
 ROOM = 150e6
 BATCH = "/sys/fs/cgroup/beer.slice"
 # When a starter is gone without a word HTCondor queues the job again at the end of its lease (10 min as shipped).
