@@ -23,8 +23,8 @@ from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
 CONFIG = "/etc/beer/guard.toml"
 CROWDED = '[[gauge]]\nname = "crowded"\nsource = "host.load"\nabove = 0.0\nfor = "0s"\ndwell = "1s"\nthen = "vacate"\n'
-# Batch may have so much more of its memory before somebody leaves for it. For as long as in guard.toml: who grew is seen
-# every 5 s.
+# Batch may have so much more of its memory before somebody leaves for it.
+# For as long as in guard.toml: who grew is seen every 5 s.
 GROWN = """
 [[gauge]]
 name = "grown"
