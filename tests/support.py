@@ -229,11 +229,9 @@ class StorageUser:
 
     def parts(self) -> dict[str, Requests]:
         """Ends the load; what the client saw in each part."""
-        begins = [*self._parts, ("", time.time())]
-        seen, self._parts = self.stop(), []
-        return {
-            name: seen.due_between(begin, begins[number + 1][1]) for number, (name, begin) in enumerate(begins[:-1])
-        }
+        ends = [*(begin for _, begin in self._parts[1:]), time.time()]
+        seen = self.stop()
+        return {name: seen.due_between(begin, end) for (name, begin), end in zip(self._parts, ends, strict=True)}
 
     def kill(self) -> None:
         if self._load is not None:

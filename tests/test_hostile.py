@@ -10,7 +10,9 @@ matter.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -77,7 +79,6 @@ class Seen:
     served: float
     processes: int
     hits: int
-    acted: str
 
 
 def attack(
@@ -122,30 +123,34 @@ def attack(
     spans = {"alone": (quiet_from, began), "all": (began, over), "attack": (began, counted)}
     parts = {name: samples.due_between(*span) for name, span in spans.items()}
     scopes = {"hostile": scope, "innocent": beside}
+    case = case if protected else f"{case}, no slices, no guard"
     client = figures(case, parts, guard if protected else None, clock.measure(node), struck, scopes)
     served = float(parts["attack"].size.sum())
     print(f"{processes} processes at most, {hits} times at the limit of memory")
     print(f"CPU: {own / 1e6:.1f} s for the hostile, {others / 1e6:.1f} s for the innocent, {idle / ticks:.0%} idle")
     print(f"{sent / 1e6:.0f} MB left the node, {served / 1e6:.0f} MB of them for the storage client\n{guard.why()}")
     assert_undisturbed(neighbours, quiet_from, over)
-    decided = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
-    acted = guard.why() if protected and decided else ""
-    return Seen(client, innocent, own / 1e6, others / 1e6, idle / ticks, sent, served, processes, hits, acted)
+    return Seen(client, innocent, own / 1e6, others / 1e6, idle / ticks, sent, served, processes, hits)
 
 
-@AGAIN
-@pytest.mark.layout("scratch-apart")
-@pytest.mark.parametrize("hogs", CASES)
-def test_storage_does_not_notice(
+@pytest.fixture
+def attacked(
     request: pytest.FixtureRequest,
     node: Machine,
     batch: Batch,
     guard: Guard,
     storage: StorageUser,
     neighbours: Neighbours,
-    hogs: list[str],
-) -> None:
-    seen = attack(node, batch, guard, storage, neighbours, request.node.callspec.id, hogs)
+) -> Callable[..., Seen]:
+    """`attack` in the case of this test."""
+    return partial(attack, node, batch, guard, storage, neighbours, request.node.callspec.id)
+
+
+@AGAIN
+@pytest.mark.layout("scratch-apart")
+@pytest.mark.parametrize("hogs", CASES)
+def test_storage_does_not_notice(node: Machine, guard: Guard, attacked: Callable[..., Seen], hogs: list[str]) -> None:
+    seen = attacked(hogs)
     # It was an attack.
     assert seen.processes > FORKED or FORKS not in hogs
     assert seen.hits > 0 or MEMORY not in hogs
@@ -156,7 +161,8 @@ def test_storage_does_not_notice(
     assert seen.sent - seen.served > 0.3 * seen.served or hogs != [NETWORK]
     assert max(seen.client[name]["over_objective"] for name in ("all", "attack")) <= 0.01
     assert part >= 0.3, "the innocent starved"
-    assert not seen.acted, seen.acted
+    acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
+    assert not acted, guard.why()
     assert node.execute("systemctl is-active xrootd@beer beer-guard condor docker").stdout.split() == ["active"] * 4
     assert report_of(seen.innocent, timeout=300)["ok"] is True
     assert_one_run(seen.innocent)
@@ -165,15 +171,6 @@ def test_storage_does_not_notice(
 @AGAIN
 @pytest.mark.layout("scratch-apart")
 @pytest.mark.parametrize("hogs", WITHOUT)
-def test_without_the_slices_storage_does(
-    request: pytest.FixtureRequest,
-    node: Machine,
-    batch: Batch,
-    guard: Guard,
-    storage: StorageUser,
-    neighbours: Neighbours,
-    hogs: list[str],
-) -> None:
-    case = f"{request.node.callspec.id}, no slices, no guard"
-    seen = attack(node, batch, guard, storage, neighbours, case, hogs, protected=False)
+def test_without_the_slices_storage_does(attacked: Callable[..., Seen], hogs: list[str]) -> None:
+    seen = attacked(hogs, protected=False)
     assert seen.client["attack"]["over_objective"] > 0.05, "it does no harm: the test above shows nothing"

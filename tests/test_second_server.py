@@ -125,7 +125,6 @@ def attack(
     recovered = samples.due_between(start, start + WINDOW)
     parts = {"alone": samples.due_between(quiet_from, began), "recovered": recovered}
     parts["attack"] = samples.due_between(began, began + ATTACK)
-    # On the server: that nobody stood still on the node of the jobs its own guard says.
     figures(case, parts, guard if guarded else None, clock.measure(server), struck)
     print(guard.why())
     assert_undisturbed(neighbours, quiet_from, began + ATTACK)

@@ -60,11 +60,11 @@ def test_a_disk_that_stops_answering(
     time.sleep(QUIET)  # the first requests of a connection are slow
     times = [time.time()]
     time.sleep(QUIET)
+    time_of = clock.measure(node)
     times.append(time.time())
     batch.signal(scope)
     # so that the suspension is not noticed through a page that was still in memory
     suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
-    time_of = clock.measure(node)
     try:
         wait_until(lambda: quarantine(guard), 30, "the stuck disk is noticed", explain=guard.why)
         record = quarantine(guard)[0]
@@ -132,8 +132,8 @@ def pull_out(node: Machine, mount: str) -> str:
 def test_a_disk_that_is_pulled_out(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, others: StorageUser
 ) -> None:
-    """Its clients get errors, those of another none. The guard says that it is gone, and
-    goes on with the others; so does the fail-safe."""
+    """Its clients get errors, those of another none. The guard says that it is gone, and goes on with the others; so
+    does the fail-safe."""
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 120")
     [scope] = batch.wait_for_containers([innocent], timeout=240)

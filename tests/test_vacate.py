@@ -67,6 +67,19 @@ def decision(guard: Guard, action: str) -> Decision:
     return found[0]
 
 
+def assert_left_alone(guard: Guard, cause: str, leaver: Job, scope: str, innocent: Job) -> None:
+    """HTCondor ended that job for that cause, and queued it again; the innocent ran to its right end."""
+    why = guard.why()
+    print(why)
+    left = decision(guard, "vacate")
+    assert (left.cause, left.jobs) == (cause, (scope.rsplit("/", 1)[1],)), why
+    assert not [one for one in guard.decisions() if one.action in ("evacuate", "kill")], why
+    # it may start anew, and waits for a signal then
+    assert_queued_again(leaver)
+    assert report_of(innocent, timeout=300)["ok"] is True
+    assert_one_run(innocent)
+
+
 @AGAIN
 def test_who_attacks_again_and_again_leaves_and_is_queued_again(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
@@ -89,15 +102,7 @@ def test_who_attacks_again_and_again_leaves_and_is_queued_again(
     assert_undisturbed(neighbours, began, over)
 
     guard.wait_for_state("open", timeout=120)
-    why = guard.why()
-    print(why)
-    left = decision(guard, "vacate")
-    assert (left.cause, left.jobs) == ("stood_too_long", (hostile.rsplit("/", 1)[1],)), why
-    assert not [one for one in guard.decisions() if one.action in ("evacuate", "kill")], why
-    assert_queued_again(hog)
-    # it may start anew, and waits for a signal then
-    assert report_of(innocent, timeout=300)["ok"] is True
-    assert_one_run(innocent)
+    assert_left_alone(guard, "stood_too_long", hog, hostile, innocent)
 
 
 @pytest.mark.full
@@ -175,14 +180,7 @@ def test_whose_memory_grew_leaves_and_not_the_youngest(
     wait_until(lambda: evicted(node, grower), 240, "HTCondor ends the one that grew", interval=2.0, explain=guard.why)
     jobs = {"grower": grows, "younger": beside}
     figures("the memory of a job grows", storage.parts(), guard, time_of, struck, jobs)
-    why = guard.why()
-    print(why)
-    left = decision(guard, "vacate")
-    assert (left.cause, left.jobs) == ("memory_growth", (grows.rsplit("/", 1)[1],)), why
-    assert not [one for one in guard.decisions() if one.action == "evacuate"], why
-    assert_queued_again(grower)
-    assert report_of(younger, timeout=300)["ok"] is True
-    assert_one_run(younger)
+    assert_left_alone(guard, "memory_growth", grower, grows, younger)
 
 
 @pytest.mark.full

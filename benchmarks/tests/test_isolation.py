@@ -99,6 +99,19 @@ def test_a_precaution_that_became_a_real_freeze_is_a_false_action_too(tmp_path: 
     assert (results["false_actions"], results["precautions_alone"]) == (1, 1)
 
 
+def test_the_last_request_is_not_looked_for_after_a_precaution_that_was_over_before_it_took_effect(
+    tmp_path: Path,
+) -> None:
+    make(tmp_path)
+    journal = tmp_path / "journal.jsonl"
+    freeze, thaw = (json.loads(line) for line in journal.read_text().splitlines())
+    short = [freeze | {"time_ns": int((T0 + 22) * 1e9)}, thaw | {"time_ns": int((T0 + 22.4) * 1e9)}]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in (*short, freeze, thaw)))
+    results = isolation.study(Record.load(tmp_path))
+    assert results["freezes_hybrid"] == 1
+    assert results["last_io_p99"] == pytest.approx(0.4, abs=0.001)
+
+
 def test_the_text_puts_targets_beside_results(tmp_path: Path) -> None:
     make(tmp_path)
     record = Record.load(tmp_path)

@@ -312,12 +312,16 @@ def _count(decisions: Decisions, segments: list[dict[str, Any]], actions: tuple[
 
 
 def _last_io(node: NodeTimeline, decisions: Decisions, device: str, segments: list[dict[str, Any]]) -> list[float]:
-    """Of each freeze: seconds from its decision to the last request of the hostile job on the disk that clients use."""
+    """Of each freeze that the kernel confirmed: seconds from its decision to the last request of the hostile job on the
+    disk that clients use."""
     found = []
     for segment in segments:
         for item in decisions.between(segment["start"], segment["end"]).items:
             if item.action != "freeze" or (frozen := node.frozen_at(item.time)) is None:
                 continue
+            thaw = decisions.first("thaw", item.time)
+            if thaw is not None and thaw.time < frozen:
+                continue  # a short precaution: that is another freeze's
             thawed = node.thawed_at(frozen) or segment["end"]
             found.append(node.last_batch_io(device, frozen, thawed) - item.time)
     return found
@@ -351,7 +355,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
         ["idle CPU that the innocent job got", text.percent(results["idle_cpu_innocent"]), "target >= 85 %"],
         ["idle CPU that batch got", text.percent(results["idle_cpu_used"]), ""],
         [
-            f"decision to last request of the hostile job, {results['freezes_hybrid']} freezes, p50, p99",
+            f"decision to last request of the hostile job, {results['freezes_hybrid']} confirmed freezes, p50, p99",
             f"{text.seconds(results['last_io_p50'])}, {text.seconds(results['last_io_p99'])}",
             f"target <= {text.seconds(LAST_IO_TARGET)}",
         ],

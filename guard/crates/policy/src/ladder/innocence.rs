@@ -17,6 +17,17 @@ struct Known {
     calm_since_ns: Option<u64>,
 }
 
+impl Known {
+    /// Also of these, and for so long from now at least.
+    fn extend(&mut self, filesystems: u128, for_ns: u64, now_ns: u64) {
+        let before = if self.until_ns > now_ns { self.filesystems } else { 0 };
+        self.until_ns = self.until_ns.max(now_ns.saturating_add(for_ns));
+        self.filesystems = before | filesystems;
+        // It is not calm there now.
+        self.calm_since_ns = None;
+    }
+}
+
 /// By objective.
 #[derive(Clone, Debug)]
 pub(super) struct Innocence([Known; OBJECTIVES]);
@@ -35,12 +46,7 @@ impl Innocence {
 
     /// Of whatever is slow on these filesystems, for so long.
     pub fn excuse(&mut self, filesystems: u128, for_ns: u64, now_ns: u64) {
-        for known in &mut self.0 {
-            let before = if known.until_ns > now_ns { known.filesystems } else { 0 };
-            known.until_ns = known.until_ns.max(now_ns.saturating_add(for_ns));
-            known.filesystems = before | filesystems;
-            known.calm_since_ns = None;
-        }
+        self.0.iter_mut().for_each(|known| known.extend(filesystems, for_ns, now_ns));
     }
 
     /// Calm for `flap_ns` ends it, new evidence is then judged afresh; calm for `backoff_ns`, and the next time is the first one.
@@ -63,11 +69,7 @@ impl Innocence {
     pub fn add(&mut self, objectives: u64, filesystems: u128, backoff_ns: u64, now_ns: u64) {
         for (index, known) in self.0.iter_mut().enumerate() {
             if (objectives >> index) & 1 == 1 {
-                let before = if known.until_ns > now_ns { known.filesystems } else { 0 };
-                known.until_ns = now_ns.saturating_add(backoff_ns << known.times.min(DOUBLINGS));
-                known.filesystems = before | filesystems;
-                // It is not calm there now.
-                known.calm_since_ns = None;
+                known.extend(filesystems, backoff_ns << known.times.min(DOUBLINGS), now_ns);
                 known.times += 1;
             }
         }
