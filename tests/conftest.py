@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the end-to-end tests: each test gets a node restored from the snapshot of a configured, idle node.
 
-Markers: `layout("scratch-apart", data=4)` asks for other disks than the demo has, `full` keeps a test out of `make
-test`, `expects("regex", ...)` names journal lines that this test provokes. On failure everything there is to know is
-below out/failed/<test>/<node>. `pytest --sit` keeps the node of a failed test and prints how to log in.
+Markers: `layout("scratch-apart", data=4)` asks for other disks than the demo has, `cpus(cores=6, threads=2)` for other
+processors, `full` keeps a test out of `make test`, `expects("regex", ...)` names journal lines that this test provokes.
+On failure everything there is to know is below out/failed/<test>/<node>. `pytest --sit` keeps the node of a failed test
+and prints how to log in.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "layout(name, data=2): scratch-on-data (default) or scratch-apart, and how many data disks"
     )
+    config.addinivalue_line("markers", "cpus(cores, threads): hardware threads in all, and by core; default: lab/")
     config.addinivalue_line("markers", "full: runs in `make e2e-full` only")
     config.addinivalue_line("markers", "expects(*regex): journal lines that this test provokes")
 
@@ -91,7 +93,8 @@ def node(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("layout")
     layout = marker.args[0] if marker else "scratch-on-data"
     disks = default_disks(layout, **(marker.kwargs if marker else {}))
-    machine = ready_node(spec=NodeSpec(layout=layout, disks=disks))
+    cpus = request.node.get_closest_marker("cpus")
+    machine = ready_node(spec=NodeSpec(layout=layout, disks=disks, **(cpus.kwargs if cpus else {})))
     with judged([machine], request):
         yield machine
 

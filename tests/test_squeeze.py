@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
@@ -79,17 +80,22 @@ def cpus_used(node: Machine) -> float:
     return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
 
 
-def test_batch_as_a_whole_gets_less_and_all_of_it_back(
-    node: Machine, batch: Batch, guard: Guard, tmp_path: Path
-) -> None:
+def short_of_nothing(node: Machine, guard: Guard, folder: Path) -> None:
+    """From here on the site's own signal says what storage is short of."""
     set_value(node, "1")
-    script = tmp_path / "site-signal"
+    script = folder / "site-signal"
     script.write_text(SCRIPT)
     node.copy_to(script, "/usr/local/bin/site-signal")
     node.execute(f"chmod 755 /usr/local/bin/site-signal && cat >> /etc/beer/guard.toml <<'END'\n{CONFIG}\nEND")
     node.execute(SPEED)
     node.execute("systemctl start beer-exec@site && systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("open", timeout=180)
+
+
+def test_batch_as_a_whole_gets_less_and_all_of_it_back(
+    node: Machine, batch: Batch, guard: Guard, tmp_path: Path
+) -> None:
+    short_of_nothing(node, guard, tmp_path)
     job = batch.submit("burn --seconds 900 --on-signal 1")
     batch.signal(batch.wait_until_ready(job, timeout=240))
     before = knobs(node)
@@ -146,4 +152,49 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     tidy = f"ls {DROP_INS} 2>/dev/null | grep -E 'AllowedCPUs|CPUQuota|CPUWeight|MemoryHigh' || true"
     wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
     assert cpus_used(node) > 4 * squeezed
+    assert job.status == RUNNING
+
+
+def cpus_of_jobs(node: Machine) -> set[int]:
+    return of_list(node.execute(f"cat {JOBS}/cpuset.cpus.effective").stdout)
+
+
+def of_list(text: str) -> set[int]:
+    """Of `0-2,5` (Linux cpuset list format) the numbers."""
+    parts = [[int(end) for end in part.split("-")] for part in text.strip().split(",")]
+    return {cpu for part in parts for cpu in range(part[0], part[-1] + 1)}
+
+
+@pytest.mark.full
+@pytest.mark.cpus(cores=6, threads=2)
+def test_whole_cores_are_taken_with_all_their_threads(
+    node: Machine, batch: Batch, guard: Guard, tmp_path: Path
+) -> None:
+    """Three cores of two threads each, one of them storage's alone: batch has two, then one, then two again."""
+    short_of_nothing(node, guard, tmp_path)
+    job = batch.submit("burn --seconds 900 --on-signal 1")
+    scope = batch.wait_until_ready(job, timeout=400)
+    batch.signal(scope)
+    siblings = node.execute("cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list").stdout.split()
+    cores = [of_list(line) for line in set(siblings)]
+    assert sorted(map(len, cores)) == [2, 2, 2]
+    before = cpus_of_jobs(node)
+    assert len(before) == 4
+    set_value(node, "20")
+    wait_until(lambda: len(cpus_of_jobs(node)) == 2, 120, "one core is left", explain=guard.why)
+    set_value(node, "12")  # it helps a little, so it is not in vain
+    left = cpus_of_jobs(node)
+    assert left in cores, guard.why()
+    assert left < before
+    assert of_list(node.execute(f"cat {scope}/cpuset.cpus.effective").stdout) == left, "of the job that runs, too"
+
+    # Somebody else has it use one thread of each core.
+    drifts = guard.metric("beer_limit_drifts_total", absent=0)
+    node.execute(f"systemctl set-property --runtime beer-jobs.slice AllowedCPUs={min(before)},{max(before)}")
+    wait_until(lambda: cpus_of_jobs(node) in cores, 60, "somebody's change is undone", explain=guard.why)
+    assert guard.metric("beer_limit_drifts_total") > drifts
+
+    set_value(node, "1")
+    wait_until(lambda: cpus_of_jobs(node) == before, 300, "all cores are back", interval=2.0, explain=guard.why)
+    print(*(line for line in guard.why().splitlines() if "CPUs" in line), sep="\n")
     assert job.status == RUNNING

@@ -111,8 +111,9 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("hog-memory", help="test payload, hostile: takes memory and writes to all of it")
     one.add_argument("--size", type=size, required=True, help="most to take; more than the job is allowed ends it")
     one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--processes", type=streams, default=1, help="that share it (default: 1)")
     one.add_argument("--on-signal", **signals)
-    one.set_defaults(run=lambda a: memory.run(a.size, a.seconds, a.on_signal))
+    one.set_defaults(run=lambda a: memory.run(a.size, a.seconds, a.on_signal, a.processes))
 
     one = commands.add_parser("fork-bomb", help="test payload, hostile: processes that make processes")
     one.add_argument("--seconds", type=duration, required=True)

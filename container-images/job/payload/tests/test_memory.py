@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
 import resource
+import signal
 from pathlib import Path
 
+import pytest
 from beer_payload import memory
+from beer_payload.report import SetupError
 
 
 def resident() -> int:
@@ -25,3 +29,15 @@ def test_every_page_is_written():
         pages = [block[offset] for offset in range(0, len(block), memory.PAGE)]
     assert pages[:3] == [1, 2, 3]
     assert len(pages) == memory.STEP // memory.PAGE
+
+
+def test_several_share_it():
+    report = memory.run(4 * memory.STEP, 1.0, processes=2)
+    assert report["bytes"] == 4 * memory.STEP
+    assert report["rewritten"] > 0
+
+
+def test_that_the_kernel_ended_one_of_several_is_told(monkeypatch):
+    monkeypatch.setattr(memory, "touch", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(SetupError, match="not allowed"):
+        memory.run(4 * memory.STEP, 1.0, processes=2)

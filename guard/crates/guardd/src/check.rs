@@ -31,7 +31,7 @@ pub fn load(path: &Path) -> Result<Config> {
 /// What may be expected of each objective: of its detector, and of its error budget.
 pub fn stated(config: &Config) -> Vec<String> {
     let line = |objective: &policy::Objective| {
-        let stated = policy::detector::stated(objective, 1);
+        let stated = policy::detector::stated(objective, 1, config.control_loop.tick_ns);
         let rate = stated_rate(objective);
         let ms = |requests: f64| requests / rate * 1e3;
         format!(

@@ -32,7 +32,8 @@ fn delays(trial: &Trial, level: Level) -> String {
 fn main() {
     let millions: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(2);
     println!(
-        "Log-normal, p50 8 ms, p99 17 ms, 300 requests/s, no floor, tick 20 ms, or 10 ms with evidence; delays p50 / p99 in ms, weak level"
+        "Log-normal, p50 8 ms, p99 17 ms, 300 requests/s, no floor, tick {} ms, or 10 ms with evidence; delays p50 / p99 in ms, weak level",
+        policy::config::TICK_NS / 1_000_000
     );
     println!("  h | false/10^6 | 2x            | 3x            | 10x");
     for (h, false_alarms, cells) in DESIGN {

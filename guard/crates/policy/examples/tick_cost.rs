@@ -5,11 +5,11 @@
 
 use intf::segment::synthetic::SegmentWriter;
 use intf::segment::{Kind, SegmentReader, SeriesId};
+use policy::config::TICK_NS;
 use policy::{Config, Evaluator, Inputs, Ladder, Signal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-const TICK_NS: u64 = 20_000_000;
 const DISKS: u16 = 96;
 
 fn main() -> std::io::Result<()> {

@@ -121,7 +121,7 @@ fn a_step_is_found_in_time() {
 fn what_is_stated_holds_for_other_requests() {
     let config = policy::Config::default();
     let read = config.objectives.iter().find(|objective| objective.name == "storage-read").unwrap();
-    let stated = policy::detector::stated(read, 1);
+    let stated = policy::detector::stated(read, 1, config.control_loop.tick_ns);
     let health = Health { median_ms: 0.8e-6 * read.floor_ns as f64, ..Health::LOG_NORMAL };
     let mut trial = Trial::new(health, 300.0, read, 1, 7);
     trial.run(20_000);

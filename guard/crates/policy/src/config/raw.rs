@@ -65,7 +65,7 @@ section!(RawPaths {
 });
 
 section!(RawLoop {
-    tick: Duration = Duration(20 * MS),
+    tick: Duration = Duration(super::TICK_NS),
     slow: Duration = Duration(S),
     action_deadline: Duration = Duration(5 * S),
 });

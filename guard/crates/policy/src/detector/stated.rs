@@ -47,16 +47,16 @@ pub fn stated_rate(objective: &Objective) -> f64 {
     }
 }
 
-/// What `beer-guard check-config` prints about an objective that judges `series` series: trials of [`stated_rate`] with a
-/// median of 0.8 times the floor (8 ms where there is no floor).
-pub fn stated(objective: &Objective, series: usize) -> Stated {
+/// What `beer-guard check-config` prints about an objective that judges `series` series every `tick_ns`: trials of
+/// [`stated_rate`] with a median of 0.8 times the floor (8 ms where there is no floor).
+pub fn stated(objective: &Objective, series: usize, tick_ns: u64) -> Stated {
     let median_ms = if objective.floor_ns > 0 { 0.8e-6 * objective.floor_ns as f64 } else { 8.0 };
     let health = Health { median_ms, ..Health::LOG_NORMAL };
     // The trial makes reads; to the detector all operations are alike.
     let class = if objective.class == Class::Probe { Class::Probe } else { Class::Storage };
     let (op, filesystem, rate) = (Op::Read, "*".into(), stated_rate(objective));
     let objective = &Objective { op, class, filesystem, ..objective.clone() };
-    let mut trial = Trial::new(health, rate, objective, series.max(1), 1);
+    let mut trial = Trial::new(health, rate, objective, series.max(1), 1).every(tick_ns);
     trial.run(if class == Class::Probe { 1000 } else { 20_000 });
     let delay = |level| {
         let delays = trial.delays(3.0, level, RUNS);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn something_is_stated_about_every_objective_of_the_default_configuration() {
         for objective in &crate::Config::default().objectives {
-            let stated = stated(objective, 1);
+            let stated = stated(objective, 1, crate::config::TICK_NS);
             assert!(stated.weak_per_million < 50.0 && stated.strong_per_million < 0.001, "{stated:?}");
             assert!(stated.requests_3x_p99 < 60.0, "{}: {stated:?}", objective.name);
             assert!(stated.weak_requests_3x_p99 < stated.requests_3x_p99, "{}: {stated:?}", objective.name);

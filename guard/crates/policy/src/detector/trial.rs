@@ -2,6 +2,7 @@
 //! Trials of the detector on made-up requests: open loop, random arrivals, latencies of a known distribution. The numbers
 //! in [`super::stated()`] and the table of the example `detector_table` come from here. Deterministic: same seed, same run.
 
+use crate::config::TICK_NS;
 use crate::evaluator::{Evaluator, Signal};
 use crate::objective::{Level, Objective};
 use intf::segment::layout::{bucket_of, Class, Kind, Op, SeriesId};
@@ -171,7 +172,7 @@ pub fn probe_objective(weak: f64, strong: f64, floor_ns: u64) -> Objective {
 }
 
 impl Trial {
-    /// `rate` requests per second, all of them for one of `filesystems` that are watched every 20 ms.
+    /// `rate` requests per second, all of them for one of `filesystems` that are watched as the shipped configuration says.
     pub fn new(health: Health, rate: f64, objective: &Objective, filesystems: usize, seed: u64) -> Trial {
         let mut evaluator = Evaluator::new(std::slice::from_ref(objective));
         let filesystem = |i| Filesystem {
@@ -186,7 +187,7 @@ impl Trial {
         let mut trial = Trial {
             health,
             rate,
-            tick_ns: 20_000_000,
+            tick_ns: TICK_NS,
             random: Random::new(seed),
             now_ns: SECOND,
             next_arrival_ns: SECOND,
@@ -202,6 +203,11 @@ impl Trial {
         };
         trial.next_stall_ns = trial.after(health.stall_every_s);
         trial
+    }
+
+    /// They are watched with this period.
+    pub fn every(self, tick_ns: u64) -> Trial {
+        Trial { tick_ns, ..self }
     }
 
     /// The requests are for all filesystems alike.

@@ -499,7 +499,7 @@ fn a_node_that_is_slow_as_a_whole_without_batch_is_excused_as_a_whole() {
 
 #[test]
 fn the_next_tick_comes_soon_while_a_decision_is_near() {
-    const TICK: u64 = 20_000_000;
+    const TICK: u64 = crate::config::TICK_NS;
     let mut trial = Trial::new(Health::LOG_NORMAL, 300.0, &objective(12.0, 24.0, 0), 1, 1);
     trial.run(20_000);
     let before = trial.now_ns();

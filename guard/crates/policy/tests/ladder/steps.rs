@@ -10,7 +10,7 @@ use policy::{
 
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
-pub const TICK: u64 = 20 * MS;
+pub const TICK: u64 = policy::config::TICK_NS;
 
 /// Two objectives, two filesystems.
 pub struct Steps {
