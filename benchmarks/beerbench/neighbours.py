@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU time that other virtual machines of the same hardware took from this one: `steal` of proc_stat(5).
+"""CPU time that others took: other virtual machines of the same hardware from this one (`steal` of proc_stat(5)), and
+other work on this one.
 
 A node that is emulated on such a machine stands still in that time, and its storage with it: a latency measured then
 says nothing about storage. Measured beside a latency, this tells whose it is.
@@ -7,6 +8,8 @@ says nothing about storage. Measured beside a latency, this tells whose it is.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -56,6 +59,39 @@ def taken(samples: Sequence[Sample], start: float, end: float) -> float:
         return float("nan")
     total, stolen = (np.diff(np.interp((start, end), table[:, 0], table[:, column]))[0] for column in (1, 2))
     return float(stolen / total) if total > 0 else float("nan")
+
+
+def own_ticks(proc: Path = Path("/proc"), root: int | None = None) -> float:
+    """CPU time of a process (this one) and its descendants, living or waited for, in clock ticks."""
+    used: dict[int, float] = {}
+    children: dict[int, list[int]] = {}
+    for stat in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            words = stat.read_text().rsplit(")", 1)[1].split()
+            pid = int(stat.parent.name)
+            children.setdefault(int(words[1]), []).append(pid)
+            used[pid] = sum(float(word) for word in words[11:15])  # utime, stime, cutime, cstime
+    found = [root or os.getpid()]
+    for pid in found:
+        found += children.get(pid, [])
+    return sum(used.get(pid, 0.0) for pid in found)
+
+
+class OtherWork:
+    """What is done on this machine beside this process and its descendants, from now on."""
+
+    def __init__(self) -> None:
+        self._before, self._own = read(), own_ticks()
+
+    def share(self) -> float:
+        """Of the CPU time of this machine."""
+        now = read()
+        busy, total = (of(now) - of(self._before) for of in (busy_ticks, lambda sample: sample.total))
+        return max(0.0, busy - (own_ticks() - self._own)) / total if total > 0 else 0.0
+
+
+def busy_ticks(sample: Sample) -> float:
+    return sample.total - sample.idle - sample.stolen
 
 
 class Neighbours:

@@ -2,11 +2,13 @@
 """Stolen CPU time, from made-up samples and from this machine's kernel."""
 
 import math
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from beerbench.errors import BenchmarkError
-from beerbench.neighbours import LEAST_OWN, Neighbours, Sample, own_seconds, read, taken
+from beerbench.neighbours import LEAST_OWN, Neighbours, OtherWork, Sample, own_seconds, own_ticks, read, taken
 from beerbench.waiting import wait_until
 
 # Two CPUs of 100 ticks a second; from 110 to 120 half of their time is stolen.
@@ -49,3 +51,25 @@ def test_a_wait_does_not_count_what_neighbours_took(monkeypatch):
     with pytest.raises(BenchmarkError, match=r"not within 5 s \(and 6 s that neighbours .* took\): pigs fly"):
         wait_until(lambda: asked.append(1), 5, "pigs fly", interval=0)
     assert len(asked) == 11
+
+
+def test_own_ticks_are_those_of_all_descendants(tmp_path: Path):
+    def process(pid: int, parent: int, *ticks: int) -> None:
+        (tmp_path / str(pid)).mkdir()
+        words = f"S {parent} " + "0 " * 9 + " ".join(map(str, ticks))
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) {words} 20 0\n")
+
+    process(1, 0, 1000, 0, 0, 0)
+    process(7, 1, 1, 2, 4, 8)
+    process(9, 7, 16, 0, 0, 0)
+    process(8, 9, 32, 0, 0, 0)
+    process(10, 1, 64, 0, 0, 0)
+    assert own_ticks(tmp_path, root=7) == 63
+    assert own_ticks(tmp_path, root=11) == 0
+
+
+def test_a_child_that_has_ended_counts():
+    other, before = OtherWork(), own_ticks()
+    subprocess.run(["sh", "-c", "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done"], check=True)
+    assert own_ticks() > before
+    assert 0.0 <= other.share() <= 1.0

@@ -138,9 +138,9 @@ impl TestCgroup {
         TestCgroup { path, tasks: Vec::new() }
     }
 
-    /// Tasks that use all the CPU they get.
+    /// Tasks that use all the CPU they get, until whoever began them has ended, by whatever death.
     pub fn spin(&mut self, tasks: usize) {
-        self.run(tasks, "while :; do :; done");
+        self.run(tasks, "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done; done 2>/dev/null");
     }
 
     /// A task that does nothing.
