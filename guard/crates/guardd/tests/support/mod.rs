@@ -140,7 +140,10 @@ impl TestCgroup {
 
     /// Tasks that use all the CPU they get, until whoever began them has ended, by whatever death.
     pub fn spin(&mut self, tasks: usize) {
-        self.run(tasks, "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done; done 2>/dev/null");
+        self.run(
+            tasks,
+            "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done; done 2>/dev/null",
+        );
     }
 
     /// A task that does nothing.
