@@ -35,7 +35,7 @@ from test_protection_disk import HOGS as ATTACKS
 
 HOGS = {hog: ATTACKS[hog].replace("--seconds 40", "--seconds 600") for hog in ("direct", "cached")}
 # Where swap is on a data disk: it is written and read there for whoever has more memory than he may.
-HOGS["swap"] = "hog-memory --size 1GiB --processes 8 --seconds 600 --on-signal 1"
+HOGS["swap"] = "hog-memory --size 1GiB --processes 24 --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0
 ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml
