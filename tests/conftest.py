@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from beerbench.batch import Batch
 from beerbench.guard import Guard
-from beerbench.neighbours import Neighbours, OtherWork
+from beerbench.neighbours import Neighbours
 from beerlab import Machine, NodeSpec, default_disks, ready_node, ready_site
 from support import StorageUser
 
@@ -166,13 +166,12 @@ def guard(node: Machine) -> Guard:
 
 @pytest.fixture(autouse=True)
 def neighbours() -> Iterator[Neighbours]:
-    other = OtherWork()
     with Neighbours() as sampled:
         start = time.time()
         yield sampled
         end = time.time()
     taken = f"neighbours of this machine took {sampled.taken(start, end):.0%} of its CPU"
-    print(f"\n{taken}, and other work on it {other.share():.0%}, in the {end - start:.0f} s of this test")
+    print(f"\n{taken}, and other work on it {sampled.other_work():.0%}, in the {end - start:.0f} s of this test")
 
 
 @pytest.fixture

@@ -62,13 +62,16 @@ def knobs(node: Machine) -> tuple[str, ...]:
     return tuple(text.split("\n"))
 
 
+def of_cpu_list(text: str) -> set[int]:
+    """Of `0-2,5` (cgroup-v2.rst, `cpuset.cpus`) the numbers."""
+    parts = [[int(end) for end in part.split("-")] for part in text.strip().split(",")]
+    return {cpu for part in parts for cpu in range(part[0], part[-1] + 1)}
+
+
 def cpu_ticks(node: Machine, scope: str) -> tuple[int, int]:
     """Of the CPUs that a job may use: those in which they were idle (proc_stat(5): idle, iowait), and all."""
     allowed, *stat = node.execute(f"cat {scope}/cpuset.cpus.effective; grep '^cpu[0-9]' /proc/stat").stdout.splitlines()
-    mine = set()
-    for part in allowed.split(","):
-        first, _, last = part.partition("-")
-        mine |= {f"cpu{number}" for number in range(int(first), int(last or first) + 1)}
+    mine = {f"cpu{number}" for number in of_cpu_list(allowed)}
     ticks = [[int(word) for word in line.split()[1:9]] for line in stat if line.split()[0] in mine]
     return sum(one[3] + one[4] for one in ticks), sum(map(sum, ticks))
 

@@ -16,7 +16,7 @@ from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import knobs
+from support import knobs, of_cpu_list
 from test_site_signal import set_value
 
 SCRIPT = r"""#!/bin/sh
@@ -156,13 +156,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
 
 
 def cpus_of_jobs(node: Machine) -> set[int]:
-    return of_list(node.execute(f"cat {JOBS}/cpuset.cpus.effective").stdout)
-
-
-def of_list(text: str) -> set[int]:
-    """Of `0-2,5` (Linux cpuset list format) the numbers."""
-    parts = [[int(end) for end in part.split("-")] for part in text.strip().split(",")]
-    return {cpu for part in parts for cpu in range(part[0], part[-1] + 1)}
+    return of_cpu_list(node.execute(f"cat {JOBS}/cpuset.cpus.effective").stdout)
 
 
 @pytest.mark.full
@@ -176,7 +170,7 @@ def test_whole_cores_are_taken_with_all_their_threads(
     scope = batch.wait_until_ready(job, timeout=400)
     batch.signal(scope)
     siblings = node.execute("cat /sys/devices/system/cpu/cpu*/topology/thread_siblings_list").stdout.split()
-    cores = [of_list(line) for line in set(siblings)]
+    cores = [of_cpu_list(line) for line in set(siblings)]
     assert sorted(map(len, cores)) == [2, 2, 2]
     before = cpus_of_jobs(node)
     assert len(before) == 4
@@ -186,13 +180,14 @@ def test_whole_cores_are_taken_with_all_their_threads(
     left = cpus_of_jobs(node)
     assert left in cores, guard.why()
     assert left < before
-    assert of_list(node.execute(f"cat {scope}/cpuset.cpus.effective").stdout) == left, "of the job that runs, too"
+    assert of_cpu_list(node.execute(f"cat {scope}/cpuset.cpus.effective").stdout) == left, "of the job that runs, too"
 
     # Somebody else has it use one thread of each core.
     drifts = guard.metric("beer_limit_drifts_total", absent=0)
     node.execute(f"systemctl set-property --runtime beer-jobs.slice AllowedCPUs={min(before)},{max(before)}")
-    wait_until(lambda: cpus_of_jobs(node) in cores, 60, "somebody's change is undone", explain=guard.why)
-    assert guard.metric("beer_limit_drifts_total") > drifts
+    seen = "somebody's change is seen"
+    wait_until(lambda: guard.metric("beer_limit_drifts_total", absent=0) > drifts, 60, seen, explain=guard.why)
+    wait_until(lambda: cpus_of_jobs(node) == left, 60, "and undone", explain=guard.why)
 
     set_value(node, "1")
     wait_until(lambda: cpus_of_jobs(node) == before, 300, "all cores are back", interval=2.0, explain=guard.why)

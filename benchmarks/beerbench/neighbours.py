@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import psutil
 
 INTERVAL = 1.0
 # A share above which a latency is not judged. Storage alone, 49 stretches of 5 s: up to it the median of the p99 was
@@ -61,50 +62,32 @@ def taken(samples: Sequence[Sample], start: float, end: float) -> float:
     return float(stolen / total) if total > 0 else float("nan")
 
 
-def own_ticks(proc: Path = Path("/proc"), root: int | None = None) -> float:
-    """CPU time of a process (this one) and its descendants, living or waited for, in clock ticks."""
-    used: dict[int, float] = {}
-    children: dict[int, list[int]] = {}
-    for stat in proc.glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            words = stat.read_text().rsplit(")", 1)[1].split()
-            pid = int(stat.parent.name)
-            children.setdefault(int(words[1]), []).append(pid)
-            used[pid] = sum(float(word) for word in words[11:15])  # utime, stime, cutime, cstime
-    found = [root or os.getpid()]
-    for pid in found:
-        found += children.get(pid, [])
-    return sum(used.get(pid, 0.0) for pid in found)
-
-
-class OtherWork:
-    """What is done on this machine beside this process and its descendants, from now on."""
-
-    def __init__(self) -> None:
-        self._before, self._own = read(), own_ticks()
-
-    def share(self) -> float:
-        """Of the CPU time of this machine."""
-        now = read()
-        busy, total = (of(now) - of(self._before) for of in (busy_ticks, lambda sample: sample.total))
-        return max(0.0, busy - (own_ticks() - self._own)) / total if total > 0 else 0.0
-
-
-def busy_ticks(sample: Sample) -> float:
-    return sample.total - sample.idle - sample.stolen
+def used_here() -> float:
+    """CPU seconds of this process and of its descendants, living or waited for."""
+    own = psutil.Process()
+    used = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used += sum(process.cpu_times()[:4])  # its own and that of children it waited for, user and system
+    return used
 
 
 class Neighbours:
     """Samples once a second from entering to leaving."""
 
-    def __init__(self, read: Callable[[], Sample] = read, interval: float = INTERVAL) -> None:
+    def __init__(
+        self, read: Callable[[], Sample] = read, interval: float = INTERVAL, used: Callable[[], float] = used_here
+    ) -> None:
         self._read = read
         self._interval = interval
+        self._used = used
+        self._own = 0.0
         self.samples: list[Sample] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
 
     def __enter__(self) -> Neighbours:
+        self._own = -self._used()
         self.samples.append(self._read())
         self._thread.start()
         return self
@@ -113,6 +96,7 @@ class Neighbours:
         self._end.set()
         self._thread.join()
         self.samples.append(self._read())
+        self._own += self._used()
 
     def taken(self, start: float, end: float) -> float:
         """As the function of this name, of what was sampled so far."""
@@ -122,6 +106,13 @@ class Neighbours:
         """Seconds between two samples in that time: in them this machine stood still."""
         times = [sample.time for sample in list(self.samples) if start <= sample.time <= end]
         return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
+
+    def other_work(self) -> float:
+        """Share of this machine's CPU time that neither neighbours nor this process and its descendants had."""
+        first, last = (np.array(sample) for sample in (self.samples[0], self.samples[-1]))
+        _, total, stolen, idle = last - first
+        others = total - stolen - idle - self._own * os.sysconf("SC_CLK_TCK")
+        return float(max(0.0, others) / total) if total > 0 else 0.0
 
     def _run(self) -> None:
         while not self._end.wait(self._interval):

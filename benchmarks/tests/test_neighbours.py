@@ -2,13 +2,14 @@
 """Stolen CPU time, from made-up samples and from this machine's kernel."""
 
 import math
+import os
 import subprocess
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 from beerbench.errors import BenchmarkError
-from beerbench.neighbours import LEAST_OWN, Neighbours, OtherWork, Sample, own_seconds, own_ticks, read, taken
+from beerbench.neighbours import LEAST_OWN, Neighbours, Sample, own_seconds, read, taken, used_here
 from beerbench.waiting import wait_until
 
 # Two CPUs of 100 ticks a second; from 110 to 120 half of their time is stolen.
@@ -53,23 +54,29 @@ def test_a_wait_does_not_count_what_neighbours_took(monkeypatch):
     assert len(asked) == 11
 
 
-def test_own_ticks_are_those_of_all_descendants(tmp_path: Path):
-    def process(pid: int, parent: int, *ticks: int) -> None:
-        (tmp_path / str(pid)).mkdir()
-        words = f"S {parent} " + "0 " * 9 + " ".join(map(str, ticks))
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) {words} 20 0\n")
-
-    process(1, 0, 1000, 0, 0, 0)
-    process(7, 1, 1, 2, 4, 8)
-    process(9, 7, 16, 0, 0, 0)
-    process(8, 9, 32, 0, 0, 0)
-    process(10, 1, 64, 0, 0, 0)
-    assert own_ticks(tmp_path, root=7) == 63
-    assert own_ticks(tmp_path, root=11) == 0
+def test_other_work_is_what_is_neither_own_nor_stolen_nor_idle():
+    """Two CPUs for 10 s: 4 s idle, 2 s stolen, 5 s our own."""
+    hertz = os.sysconf("SC_CLK_TCK")
+    at = iter([Sample(0.0, 0.0, 0.0, 0.0), Sample(10.0, 20.0 * hertz, 2.0 * hertz, 4.0 * hertz)])
+    used = iter([100.0, 105.0])
+    with Neighbours(read=lambda: next(at), interval=60, used=lambda: next(used)) as neighbours:
+        pass
+    assert neighbours.other_work() == pytest.approx(9 / 20)
 
 
-def test_a_child_that_has_ended_counts():
-    other, before = OtherWork(), own_ticks()
-    subprocess.run(["sh", "-c", "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done"], check=True)
-    assert own_ticks() > before
-    assert 0.0 <= other.share() <= 1.0
+SPIN = "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done"
+
+
+def test_the_work_of_descendants_is_own_work():
+    before = used_here()
+    subprocess.run(["sh", "-c", f"sh -c '{SPIN}'; true"], check=True)
+    ended = used_here()
+    assert ended > before
+    with subprocess.Popen(["sh", "-c", "sh -c 'while :; do :; done' & echo; wait"], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            child.stdout.readline()
+            wait_until(lambda: used_here() > ended + 0.1, 60, "what a grandchild does counts while it lives")
+        finally:
+            for process in psutil.Process(child.pid).children():
+                process.kill()

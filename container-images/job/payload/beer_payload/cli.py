@@ -142,11 +142,13 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     top = parser()
     arguments = top.parse_args(argv)
-    if arguments.payload == "hog-disk":
-        try:
+    try:
+        if arguments.payload == "hog-disk":
             disk.check_sizes(arguments.block, arguments.size)
-        except ValueError as error:
-            top.error(str(error))
+        if arguments.payload == "hog-memory":
+            memory.check_sizes(arguments.size, arguments.processes)
+    except ValueError as error:
+        top.error(str(error))
     if arguments.on_signal:
         begin.hold()
     try:

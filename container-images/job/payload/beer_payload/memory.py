@@ -46,11 +46,18 @@ def hold(size: int, end: float) -> tuple[int, int]:
     return len(blocks) * STEP, rewritten
 
 
+def check_sizes(size: int, processes: int) -> None:
+    if processes > 1 and size < processes * STEP:
+        raise ValueError(f"--size is smaller than {STEP >> 20}MiB for each of --processes")
+
+
 def hold_together(size: int, end: float, processes: int) -> tuple[int, int]:
-    """The same, by so many processes with an equal part each."""
+    """The same, by so many processes with about an equal part each, in whole blocks."""
+    blocks = -(-size // STEP)
+    parts = [(blocks + number) // processes * STEP for number in range(processes)]
     try:
         with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-            held = list(pool.map(hold, [size // processes] * processes, [end] * processes))
+            held = list(pool.map(hold, parts, [end] * processes))
     except BrokenProcessPool as error:
         raise SetupError("the kernel has ended one of its processes: this much memory is not allowed") from error
     return sum(most for most, _ in held), sum(rewritten for _, rewritten in held)

@@ -57,6 +57,7 @@ def test_every_exit_code_is_in_the_help():
         ["hog-disk", "--seconds", "1", "--threads", "0"],
         ["hog-memory", "--seconds", "1"],
         ["hog-memory", "--size", "0MiB", "--seconds", "1"],
+        ["hog-memory", "--size", "16MiB", "--seconds", "1", "--processes", "3"],
         ["fork-bomb"],
         ["hog-network", "--seconds", "1"],
         ["hog-network", "--to", "node2:9"],

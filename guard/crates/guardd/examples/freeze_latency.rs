@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use clap::Parser;
 use intf::segment::layout::{Class, Kind, Op};
 use intf::segment::synthetic::SegmentWriter;
 use intf::segment::SeriesId;
-use support::{monotonic_ns, NodeFolders, TestCgroup};
+use support::{ends_with_this_thread, monotonic_ns, NodeFolders, TestCgroup};
 
 /// Time from the first slow request to the freeze, and the cost of the guard.
 #[derive(Parser)]
@@ -148,7 +148,7 @@ impl Guard {
             own.parent().unwrap().parent().unwrap().join("beer-guard")
         };
         let program = arguments.guard.clone().unwrap_or_else(beside);
-        let child = Command::new(&program).arg("run").arg("--config").arg(config).spawn();
+        let child = ends_with_this_thread().arg(&program).arg("run").arg("--config").arg(config).spawn();
         Guard(child.unwrap_or_else(|error| panic!("{}: {error}", program.display())))
     }
 }

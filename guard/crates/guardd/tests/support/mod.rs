@@ -25,6 +25,13 @@ pub fn eventually(what: &str, within: Duration, mut condition: impl FnMut() -> b
     }
 }
 
+/// What is to be run follows as arguments: it does not outlive a test or a benchmark that is killed.
+pub fn ends_with_this_thread() -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]);
+    command
+}
+
 /// Folders and a configuration of their own.
 pub struct NodeFolders {
     pub root: tempfile::TempDir,
@@ -138,12 +145,9 @@ impl TestCgroup {
         TestCgroup { path, tasks: Vec::new() }
     }
 
-    /// Tasks that use all the CPU they get, until whoever began them has ended, by whatever death.
+    /// Tasks that use all the CPU they get.
     pub fn spin(&mut self, tasks: usize) {
-        self.run(
-            tasks,
-            "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n + 1)); done; done 2>/dev/null",
-        );
+        self.run(tasks, "while :; do :; done");
     }
 
     /// A task that does nothing.
@@ -154,7 +158,8 @@ impl TestCgroup {
     fn run(&mut self, tasks: usize, what: &str) {
         for _ in 0..tasks {
             let script = format!("echo $$ > {}/cgroup.procs && {what}", self.path.display());
-            let child = Command::new("nice").args(["-n", "10", "sh", "-c", &script]).stdin(Stdio::null()).spawn();
+            let nice = ["nice", "-n", "10", "sh", "-c", &script];
+            let child = ends_with_this_thread().args(nice).stdin(Stdio::null()).spawn();
             self.tasks.push(child.unwrap());
         }
         let path = self.path.join("cgroup.procs");
