@@ -242,9 +242,10 @@ impl Jobs {
             }
         }
         // What is written back while all stand still was not asked for now: the last spell before a freeze ends with its first
-        // reading, and the next one begins when somebody runs again.
+        // reading, and the next one begins when somebody runs again. But where nobody was at work until then it is all there is to go
+        // by: who fills the page cache makes storage slow before a write of his is counted.
         let still = board.hold == Hold::All;
-        let readable = self.fault.is_none() && !(still && self.still);
+        let late = still && self.still;
         let again = self.still && !still;
         if again {
             next = Next::Base;
@@ -266,7 +267,8 @@ impl Jobs {
             let (through_more, through_bytes) = spell.through.since(through.0, through.1);
             let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
             let enough = done + work(through_more, through_bytes) >= WORK_MIN;
-            spell.over = readable && (enough || seconds >= STALE_SECONDS);
+            let known = late && board.guilty.get(filesystem).is_some_and(Option::is_some);
+            spell.over = self.fault.is_none() && !known && (enough || seconds >= STALE_SECONDS);
             if spell.over {
                 spell.whole.pass(requests, bytes);
                 spell.through.pass(through.0, through.1);

@@ -171,6 +171,52 @@ fn what_is_written_back_while_all_stand_still_is_nobodys_guilt() {
 }
 
 #[test]
+fn who_is_written_back_is_named_where_nobody_was_when_all_had_to_stand_still() {
+    let mut rig = Rig::new(&["hog.scope", "reader.scope", "writer.scope"]);
+    rig.works("reader.scope", DISK, 2);
+    rig.works("reader.scope", OTHER, 50);
+    rig.board.hold = Hold::All;
+    rig.read();
+    assert_eq!((rig.guilty(0), rig.guilty(1)), (None, named("reader.scope")));
+    // The kernel comes to what the hog had written.
+    rig.works("hog.scope", DISK, 200);
+    rig.works("writer.scope", OTHER, 200);
+    rig.read();
+    assert_eq!((rig.guilty(0), rig.guilty(1)), (named("hog.scope"), named("reader.scope")));
+    let pace = &rig.board.pace[0].jobs;
+    assert!(pace.len() == 1 && pace[0].1.last.requests > 100.0, "that is what a limit is a share of: {pace:?}");
+    // Who comes after that has no part in it.
+    for _ in 0..4 {
+        rig.works("writer.scope", DISK, 200);
+        rig.read();
+    }
+    assert_eq!(rig.guilty(0), named("hog.scope"));
+    rig.board.hold = Hold::Nobody;
+    rig.read();
+    for _ in 0..2 {
+        rig.works("reader.scope", DISK, 300);
+        rig.read();
+    }
+    assert_eq!(rig.guilty(0), named("reader.scope"), "but what it does now is another matter");
+}
+
+#[test]
+fn what_several_have_written_back_names_all_of_them_and_little_of_it_nobody() {
+    let mut rig = Rig::new(&["a.scope", "b.scope", "calm.scope"]);
+    rig.board.hold = Hold::All;
+    rig.read();
+    rig.works("calm.scope", DISK, 2);
+    rig.read();
+    assert_eq!(rig.guilty(0), None);
+    rig.works("a.scope", DISK, 50);
+    rig.works("b.scope", DISK, 60);
+    rig.read();
+    let mut both = rig.guilty(0).unwrap();
+    both.sort();
+    assert_eq!(both, ["a.scope", "b.scope"]);
+}
+
+#[test]
 fn who_uses_the_disk_beside_those_who_stand_still_is_known() {
     let mut rig = Rig::new(&["hog.scope", "other.scope"]);
     rig.works("hog.scope", DISK, 50);
