@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from beerbench.batch import RUNNING, USER, Batch, Job
@@ -45,8 +46,7 @@ WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
 QUIET = 8.0
 QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 HOLD = 10.0  # guard.toml's shortest freeze
-# At a time: until it is known who it was, and what an emulated CPU that many want adds.
-STOOD = {"direct": HOLD / 2, "cached": HOLD / 2, "xrootd": 1.5}
+FOUND = 1.0  # guard.toml's guilty_timeout: so long all may stand still until it is known who it was
 ATTACK = 25.0
 STORAGE = "storage.slice"
 
@@ -87,7 +87,7 @@ class Attack:
     struck: float
     onset: float | None
 
-    def figures(self, case: str, node: Machine, jobs: Jobs, guard: Guard | None = None) -> None:
+    def figures(self, case: str, node: Machine, jobs: Jobs, guard: Guard | None = None) -> dict[str, Any]:
         start = (self.onset or self.began) + RECOVERY
         parts = {
             "alone": self.alone,
@@ -95,7 +95,7 @@ class Attack:
             "attack": self.samples.due_between(self.began, self.began + ATTACK),
         }
         scopes = dict(zip(("hog", "innocent"), jobs.scopes, strict=True))
-        figures(case, parts, guard, clock.measure(node), self.struck, scopes)
+        return figures(case, parts, guard, clock.measure(node), self.struck, scopes)
 
 
 def whereabouts(node: Machine, scope: str) -> str:
@@ -174,7 +174,7 @@ def test_with_the_guard(
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     seen = attack(node, batch, storage, jobs, neighbours)
-    seen.figures(f"disk hog, {hog}", node, jobs, guard)
+    found = seen.figures(f"disk hog, {hog}", node, jobs, guard)
     print(guard.why())
     # it may be frozen before it hurts anybody
     p99 = after_recovery(seen.samples, seen.onset or seen.began, neighbours)
@@ -196,7 +196,9 @@ def test_with_the_guard(
     scope = jobs.scopes[0].rsplit("/", 1)[1]
     assert alone, f"nobody in particular was blamed:\n{guard.why()}"
     assert {one.jobs for one in alone} == {(scope,)}, f"not the hog alone:\n{guard.why()}"
-    assert lost < STOOD[hog], "the innocent stood still with the hog"
+    assert found["lost_s"]["innocent"] <= FOUND, f"it took long to find the hog:\n{guard.why()}"
+    # Whoever held it: of an emulated CPU that the hog's streams want, too, it may get none for a second or two.
+    assert lost < HOLD / 2, "the innocent stood still with the hog"
     assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
     if hog == "xrootd":
         print(f"a request of the hog took {hostile['slowest_seconds']} s")
