@@ -45,7 +45,7 @@ impl Meter {
         (self.requests, self.bytes) = (requests, bytes);
     }
 
-    /// Of a job: the daemons' limit is one for both directions.
+    /// Directly: the daemons' limit is one for both directions.
     fn pass_all(&mut self, done: &DeviceIo) {
         self.recent_reads = [done.reads.saturating_sub(self.reads) as f32, self.recent_reads[0]];
         self.reads = done.reads;
@@ -68,6 +68,13 @@ impl Meter {
     fn lately(&self) -> (f32, f32) {
         let [last, before] = self.recent;
         (last.0 + before.0, last.1 + before.1)
+    }
+
+    /// Writes of the last spell, and about their bytes.
+    fn written(&self) -> (f32, f32) {
+        let (requests, bytes) = self.recent[0];
+        let part = 1.0 - self.recent_reads[0] / requests.max(1.0);
+        (requests * part, bytes * part)
     }
 
     /// They took so many seconds.
@@ -137,6 +144,8 @@ enum Next {
     Base,
     /// Whose work was it?
     Read,
+    /// The same while all stand still, of what was written: what is read then was asked for before.
+    ReadWritten,
 }
 
 /// The signal.
@@ -226,10 +235,10 @@ impl Jobs {
     /// Reads the slice.
     fn whole(&mut self, now_ns: u64, board: &mut Board) -> Next {
         let mut next = Next::Nothing;
-        let mut seen = [(0u64, 0u64); FILESYSTEMS];
+        let mut seen = [DeviceIo::default(); FILESYSTEMS];
         self.fault = each(&mut self.slice, &board.disks, |filesystem, done| {
             if let Some(seen) = seen.get_mut(filesystem) {
-                *seen = (done.reads + done.writes, done.read_bytes + done.write_bytes);
+                *seen = *done;
             }
         });
         if self.fault.is_some() {
@@ -251,12 +260,13 @@ impl Jobs {
             next = Next::Base;
         }
         for (filesystem, spell) in self.spells.iter_mut().enumerate() {
-            let (requests, bytes) = seen.get(filesystem).copied().unwrap_or_default();
+            let seen = seen.get(filesystem).copied().unwrap_or_default();
+            let (requests, bytes) = (seen.reads + seen.writes, seen.read_bytes + seen.write_bytes);
             let asked = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
             let through = counted(board.daemons.batch(filesystem));
             if !self.known || again {
                 spell.over = false;
-                (spell.whole.requests, spell.whole.bytes) = (requests, bytes);
+                spell.whole.base(&seen);
                 (spell.through.requests, spell.through.bytes) = through;
                 (spell.asked.requests, spell.asked.bytes) = asked;
                 spell.begun_ns = now_ns;
@@ -270,13 +280,13 @@ impl Jobs {
             let known = late && board.guilty.get(filesystem).is_some_and(Option::is_some);
             spell.over = self.fault.is_none() && !known && (enough || seconds >= STALE_SECONDS);
             if spell.over {
-                spell.whole.pass(requests, bytes);
+                spell.whole.pass_all(&seen);
                 spell.through.pass(through.0, through.1);
                 spell.asked.pass(asked.0, asked.1);
                 spell.seconds = [seconds as f32, spell.seconds[0]];
                 spell.begun_ns = now_ns;
                 if done > 0.0 {
-                    next = Next::Read;
+                    next = if late { Next::ReadWritten } else { Next::Read };
                 }
             }
         }
@@ -331,17 +341,23 @@ impl Jobs {
         }
     }
 
-    fn blame(&mut self, board: &mut Board) {
+    fn blame(&mut self, next: Next, board: &mut Board) {
         let complete = board.jobs.complete();
         for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
-            let all = sum(spell.whole.lately(), spell.through.lately());
+            let written = next == Next::ReadWritten;
+            let all = match written {
+                true => spell.whole.written(),
+                false => sum(spell.whole.lately(), spell.through.lately()),
+            };
             let (rows, scratch) = (&self.rows, &mut self.scratch);
             // Bytes alone say nothing: a few large requests are many of them beside a hog of small ones, and little time of a disk.
             let weight = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64) as f32;
             let mut named = |pick: fn((f32, f32)) -> f32| {
                 scratch.clear();
                 let done = |(place, row): (usize, &Option<Row>)| {
-                    Some((place, pick(row.as_ref()?.lately(filesystem)?))).filter(|done| done.1 > 0.0)
+                    let row = row.as_ref()?;
+                    let work = if written { row.meters.get(filesystem)?.written() } else { row.lately(filesystem)? };
+                    Some((place, pick(work))).filter(|done| done.1 > 0.0)
                 };
                 scratch.extend(rows.iter().enumerate().filter_map(done));
                 guilty(scratch, pick(all))
@@ -432,7 +448,7 @@ impl Signal for Jobs {
         self.follow(board);
         self.of_jobs(next, &board.disks);
         self.through_daemons(next, &board.daemons);
-        self.blame(board);
+        self.blame(next, board);
         self.known = true;
         match self.fault {
             Some(_) => Reading::Broken,

@@ -15,7 +15,8 @@ struct Rig {
     folder: tempfile::TempDir,
     signal: Jobs,
     board: Board,
-    done: Vec<(String, (u32, u32), u64)>,
+    /// Who on which disk how many requests; are they writes?
+    done: Vec<(String, (u32, u32), u64, bool)>,
     now_ns: u64,
 }
 
@@ -39,17 +40,32 @@ impl Rig {
         self.folder.path().join("jobs.slice")
     }
 
+    /// Reads; while all stand still the kernel writes.
     fn works(&mut self, job: &str, disk: (u32, u32), requests: u64) {
-        self.done.push((job.to_owned(), disk, requests));
+        let written = self.board.hold == Hold::All;
+        self.does(job, disk, requests, written);
+    }
+
+    fn does(&mut self, job: &str, disk: (u32, u32), requests: u64, written: bool) {
+        self.done.push((job.to_owned(), disk, requests, written));
         let folder = self.slice().join(job);
         std::fs::create_dir_all(&folder).unwrap();
         let text = |of: &dyn Fn(&str) -> bool| {
             let line = |disk: (u32, u32)| {
-                let done = self.done.iter().filter(|(job, on, _)| *on == disk && of(job)).map(|(_, _, count)| count);
-                let sum: u64 = done.sum();
-                let bytes = sum * 65_536;
-                let line = format!("{}:{} rbytes={bytes} wbytes=0 rios={sum} wios=0 dbytes=0 dios=0\n", disk.0, disk.1);
-                if sum > 0 {
+                let sum = |writes: bool| -> u64 {
+                    let done =
+                        self.done.iter().filter(|(job, on, _, written)| *on == disk && of(job) && *written == writes);
+                    done.map(|(_, _, count, _)| count).sum()
+                };
+                let (reads, writes) = (sum(false), sum(true));
+                let line = format!(
+                    "{}:{} rbytes={} wbytes={} rios={reads} wios={writes} dbytes=0 dios=0\n",
+                    disk.0,
+                    disk.1,
+                    reads * 65_536,
+                    writes * 65_536
+                );
+                if reads + writes > 0 {
                     line
                 } else {
                     String::new()
@@ -178,8 +194,9 @@ fn who_is_written_back_is_named_where_nobody_was_when_all_had_to_stand_still() {
     rig.board.hold = Hold::All;
     rig.read();
     assert_eq!((rig.guilty(0), rig.guilty(1)), (None, named("reader.scope")));
-    // The kernel comes to what the hog had written.
+    // The kernel comes to what the hog had written, and to what others had asked for before.
     rig.works("hog.scope", DISK, 200);
+    rig.does("reader.scope", DISK, 150, false);
     rig.works("writer.scope", OTHER, 200);
     rig.read();
     assert_eq!((rig.guilty(0), rig.guilty(1)), (named("hog.scope"), named("reader.scope")));
@@ -208,6 +225,9 @@ fn what_several_have_written_back_names_all_of_them_and_little_of_it_nobody() {
     rig.works("calm.scope", DISK, 2);
     rig.read();
     assert_eq!(rig.guilty(0), None);
+    rig.does("calm.scope", DISK, 40, false);
+    rig.read();
+    assert_eq!(rig.guilty(0), None, "it has asked for that before");
     rig.works("a.scope", DISK, 50);
     rig.works("b.scope", DISK, 60);
     rig.read();
