@@ -68,7 +68,9 @@ def hang(node: Machine, pid: int) -> None:
     node.execute(f"systemd-run --quiet --unit=beer-test-hang python3 -c {shlex.quote(HANG)} {pid} {JOBS}")
 
 
-@pytest.mark.parametrize("signal", ["KILL", "STOP", pytest.param("hang", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "signal", ["KILL", pytest.param("STOP", marks=pytest.mark.full), pytest.param("hang", marks=pytest.mark.full)]
+)
 def test_guard_is_replaced_and_thaws(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, signal: str
 ) -> None:

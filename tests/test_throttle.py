@@ -123,6 +123,7 @@ def limited(
 
 
 @AGAIN
+@pytest.mark.full
 def test_the_guilty_get_their_disk_back_bit_by_bit(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
