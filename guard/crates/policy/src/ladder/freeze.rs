@@ -39,6 +39,8 @@ pub(super) struct Freeze {
     pub hold_ns: u64,
     /// Last moment without evidence.
     pub calm_ns: u64,
+    /// When what the guilty had asked for before was last on its way to the disk.
+    pub worked_ns: u64,
     /// Who made storage slow, also where all of them stand still.
     pub blamed: JobSet,
     /// On which filesystems, bit by index, and on which of them somebody is limited for it.
@@ -159,6 +161,7 @@ impl Memory {
             precaution,
             hold_ns,
             calm_ns: now_ns,
+            worked_ns: now_ns,
             blamed: JobSet::default(),
             blamed_on: 0,
             limited: 0,

@@ -292,6 +292,7 @@ impl View {
         memory.armed |= calm;
         if let Some(freeze) = &mut memory.freeze {
             freeze.calm_ns = if calm { now_ns } else { freeze.calm_ns };
+            freeze.worked_ns = if view.held_work { now_ns } else { freeze.worked_ns };
         }
         view
     }

@@ -54,6 +54,20 @@ fn what_they_had_written_before_is_theirs_however_long_it_takes() {
 }
 
 #[test]
+fn they_have_all_the_patience_from_the_end_of_what_they_had_asked_for() {
+    // Two dozen processes that wait for swap stand still only when the disk has answered each of them.
+    let mut steps = narrowed();
+    let only = steps.actions().hold;
+    (steps.others_use[0], steps.held_work[0]) = (false, true);
+    steps.run(7 * S);
+    steps.held_work[0] = false;
+    steps.run(3 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, only));
+    steps.run(2 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All), "but no more than that");
+}
+
+#[test]
 fn the_innocent_run_on_as_soon_as_it_is_known_who_is_guilty() {
     let mut steps = narrowed();
     assert_eq!((steps.state(), steps.actions().filesystem), (NodeState::Frozen, Some(0)));

@@ -149,10 +149,11 @@ pub(super) fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Trans
                     return Some(Transition { about, ..still(cause, Deed::Widen, Hold::All) });
                 }
             }
-            let slow_ns = view.now_ns.saturating_sub(freeze.hold_since_ns.max(freeze.calm_ns));
+            let slow_ns = view.now_ns.saturating_sub(freeze.hold_since_ns.max(freeze.calm_ns).max(freeze.worked_ns));
             let slow = view.strong.is_some() || (view.calm_for_ns.is_none() && !calm_since);
-            // What they had written before is theirs: the kernel may be busy with it for long.
-            let not_good = slow && slow_ns >= PATIENCE * timeout_ns && !view.held_work;
+            // What they had written before is theirs: the kernel may be busy with it for long, and only after it does it say anything
+            // that it is still slow.
+            let not_good = slow && slow_ns >= PATIENCE * timeout_ns;
             let about = with_evidence(Cause::GuiltyNotEnough, view).about;
             let widen = Transition { about, ..still(Cause::GuiltyNotEnough, Deed::Widen, Hold::All) };
             (stuck || no_better || not_good).then_some(widen)
