@@ -124,7 +124,8 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, batch: 
 
 
 @AGAIN
-@pytest.mark.parametrize("hog", ["direct", pytest.param("cached", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("hog", ["direct", "cached"])
 def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:
