@@ -46,6 +46,8 @@ WINDOW = 8.0  # after the recovery; within the shortest hold of a freeze (10 s)
 QUIET = 8.0
 QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 HOLD = 10.0  # guard.toml's shortest freeze
+# At a time: until it is known who it was, and what an emulated CPU that many want adds.
+STOOD = {"direct": HOLD / 2, "cached": HOLD / 2, "xrootd": 1.5}
 FOUND = 1.0  # guard.toml's guilty_timeout: so long all may stand still until it is known who it was
 ATTACK = 25.0
 STORAGE = "storage.slice"
@@ -197,8 +199,7 @@ def test_with_the_guard(
     assert alone, f"nobody in particular was blamed:\n{guard.why()}"
     assert {one.jobs for one in alone} == {(scope,)}, f"not the hog alone:\n{guard.why()}"
     assert found["lost_s"]["innocent"] <= FOUND, f"it took long to find the hog:\n{guard.why()}"
-    # Whoever held it: of an emulated CPU that the hog's streams want, too, it may get none for a second or two.
-    assert lost < HOLD / 2, "the innocent stood still with the hog"
+    assert lost < STOOD[hog], "the innocent stood still with the hog"
     assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
     if hog == "xrootd":
         print(f"a request of the hog took {hostile['slowest_seconds']} s")

@@ -6,14 +6,14 @@ from beerlab.errors import LabError
 DEB822 = """\
 Types: deb
 # a snapshot
-URIs: http://mirror.test/debian
+URIs: http://m.test/debian
 Suites: bookworm
  bookworm-updates
 Components: main
 Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 
 Types: deb
-URIs: http://mirror.test/debian-security
+URIs: http://m.test/debian-security
 Suites: bookworm-security
 Components: main
 
@@ -40,8 +40,8 @@ def apt(tmp_path):
 def test_deb822_has_folded_suites_and_leaves_out_what_is_off_or_source():
     found = list(deb822_sources(DEB822))
     assert found == [
-        Source("http://mirror.test/debian", ("bookworm", "bookworm-updates"), ("main",)),
-        Source("http://mirror.test/debian-security", ("bookworm-security",), ("main",)),
+        Source("http://m.test/debian", ("bookworm", "bookworm-updates"), ("main",)),
+        Source("http://m.test/debian-security", ("bookworm-security",), ("main",)),
     ]
 
 
@@ -69,7 +69,7 @@ def test_mirror_is_the_one_with_the_hosts_own_suite(apt):
     (apt / "sources.list").write_text("deb http://other.test/tools bookworm stable\n")
     (apt / "sources.list.d" / "debian.sources").write_text(DEB822)
     (apt / "sources.list.d" / "ignored.sources.bak").write_text("deb http://bak.test/debian bookworm main\n")
-    assert mirror(apt, apt / "os-release") == "http://mirror.test/debian"
+    assert mirror(apt, apt / "os-release") == "http://m.test/debian"
 
 
 def test_no_mirror_names_the_suite(apt):

@@ -133,6 +133,8 @@ struct Spell {
     seconds: [f32; 2],
     /// It ends with this reading: enough was done to tell, or too little for too long.
     over: bool,
+    /// All stood still in it: what was written says who had filled the page cache, all else was asked for before.
+    still: bool,
 }
 
 /// What a reading of the slice asks of those of its jobs.
@@ -144,8 +146,6 @@ enum Next {
     Base,
     /// Whose work was it?
     Read,
-    /// The same while all stand still, of what was written: what is read then was asked for before.
-    ReadWritten,
 }
 
 /// The signal.
@@ -278,6 +278,7 @@ impl Jobs {
             let seconds = now_ns.saturating_sub(spell.begun_ns) as f64 / 1e9;
             let enough = done + work(through_more, through_bytes) >= WORK_MIN;
             let known = late && board.guilty.get(filesystem).is_some_and(Option::is_some);
+            spell.still = late;
             spell.over = self.fault.is_none() && !known && (enough || seconds >= STALE_SECONDS);
             if spell.over {
                 spell.whole.pass_all(&seen);
@@ -286,7 +287,7 @@ impl Jobs {
                 spell.seconds = [seconds as f32, spell.seconds[0]];
                 spell.begun_ns = now_ns;
                 if done > 0.0 {
-                    next = if late { Next::ReadWritten } else { Next::Read };
+                    next = Next::Read;
                 }
             }
         }
@@ -341,11 +342,10 @@ impl Jobs {
         }
     }
 
-    fn blame(&mut self, next: Next, board: &mut Board) {
+    fn blame(&mut self, board: &mut Board) {
         let complete = board.jobs.complete();
         for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
-            let written = next == Next::ReadWritten;
-            let all = match written {
+            let all = match spell.still {
                 true => spell.whole.written(),
                 false => sum(spell.whole.lately(), spell.through.lately()),
             };
@@ -356,7 +356,8 @@ impl Jobs {
                 scratch.clear();
                 let done = |(place, row): (usize, &Option<Row>)| {
                     let row = row.as_ref()?;
-                    let work = if written { row.meters.get(filesystem)?.written() } else { row.lately(filesystem)? };
+                    let work =
+                        if spell.still { row.meters.get(filesystem)?.written() } else { row.lately(filesystem)? };
                     Some((place, pick(work))).filter(|done| done.1 > 0.0)
                 };
                 scratch.extend(rows.iter().enumerate().filter_map(done));
@@ -365,11 +366,17 @@ impl Jobs {
             let enough = complete && work(all.0 as u64, all.1 as u64) >= WORK_MIN;
             let mut both = || Some(named(|done| done.0)?.or(&named(weight)?));
             let set = if enough { both() } else { None };
+            if spell.still && set.is_none() {
+                // What was known before the freeze stays known: nobody does what he would do now.
+                continue;
+            }
             if let Some(guilty) = board.guilty.get_mut(filesystem) {
                 *guilty = set;
             }
             if let Some(pace) = board.pace.get_mut(filesystem) {
-                pace.daemon = spell.asked.rate(&spell.seconds);
+                if !spell.still {
+                    pace.daemon = spell.asked.rate(&spell.seconds);
+                }
                 pace.jobs.clear();
                 let rate = |place: usize| {
                     let row = rows.get(place)?.as_ref()?;
@@ -448,7 +455,7 @@ impl Signal for Jobs {
         self.follow(board);
         self.of_jobs(next, &board.disks);
         self.through_daemons(next, &board.daemons);
-        self.blame(next, board);
+        self.blame(board);
         self.known = true;
         match self.fault {
             Some(_) => Reading::Broken,

@@ -402,3 +402,19 @@ fn how_fast_batch_goes_through_the_daemons_is_known_at_once() {
     assert!((399.0..=401.0).contains(&rate.requests), "what comes at once is of a quarter of a second: {rate:?}");
     assert_eq!(rig.board.guilty[0], None, "nobody in particular");
 }
+
+#[test]
+fn how_fast_batch_went_through_the_daemons_is_known_for_as_long_as_all_stand_still() {
+    let mut rig = Rig::new(&["hog.scope"]);
+    rig.board.operations[0].batch = (100, 100 * 65_536);
+    rig.through(None, 100);
+    rig.read();
+    let before = rig.board.pace[0].daemon;
+    assert!(before.most.requests >= 100.0 && rig.guilty(0).is_none(), "of another node: {before:?}");
+    rig.board.hold = Hold::All;
+    (0..12).for_each(|_| rig.read());
+    assert_eq!(rig.board.pace[0].daemon, before);
+    rig.works("hog.scope", DISK, 200);
+    rig.read();
+    assert_eq!((rig.guilty(0), rig.board.pace[0].daemon), (named("hog.scope"), before));
+}
