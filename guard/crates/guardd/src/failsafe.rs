@@ -69,6 +69,9 @@ impl Done {
 }
 
 impl Failsafe {
+    /// Name of the file in the run folder that is there while batch has the CPU caps, and says what it had before.
+    pub const CAPPED: &'static str = "capped";
+
     /// As configured, or where things normally are when there is no usable configuration.
     pub fn of(config: Option<&Config>, cpu_quota: &str) -> Self {
         let slice = "/sys/fs/cgroup/beer.slice/beer-jobs.slice";
@@ -95,7 +98,7 @@ impl Failsafe {
         let slowed = self.slow_disks();
         // What batch had before counts for the caps, and for their end.
         let given_back = self.give_back();
-        let capped = self.cap();
+        let capped = self.cap(given_back.is_ok());
         // Before anybody is thawed.
         let slowed =
             slowed.recv_timeout(SLOW_PATIENCE).unwrap_or_else(|_| Err(anyhow!("the data disks are not limited yet")));
@@ -194,7 +197,8 @@ impl Failsafe {
         Ok(true)
     }
 
-    fn cap(&self) -> Result<bool> {
+    /// `given_back` = batch has what it had before the guard gave it less.
+    fn cap(&self, given_back: bool) -> Result<bool> {
         if !self.slice.exists() {
             return Ok(false);
         }
@@ -202,7 +206,7 @@ impl Failsafe {
         let ours = Caps { weight: "1".into(), quota: self.cpu_quota.clone() };
         let capped = Caps::parse(&now).as_ref() == Some(&ours);
         // Before the caps and only once: what is there afterwards is ours, also if systemd was slow and we were killed.
-        let marked = self.mark(if capped { "" } else { &now });
+        let marked = self.mark(if given_back && !capped { &now } else { "" });
         if !capped {
             self.set(&ours.weight, &ours.quota)?;
         }
@@ -259,7 +263,7 @@ impl Failsafe {
     }
 
     fn marker(&self) -> PathBuf {
-        self.run.join("capped")
+        self.run.join(Self::CAPPED)
     }
 
     fn unit(&self) -> &str {

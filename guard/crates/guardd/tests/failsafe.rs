@@ -183,6 +183,19 @@ fn a_systemd_that_says_no_does_not_keep_jobs_frozen() {
 }
 
 #[test]
+fn what_a_guard_had_left_is_not_taken_for_what_was_there_before() {
+    let folders = NodeFolders::new();
+    let mut failsafe = fake_systemctl(&folders);
+    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs=0-3 CPUQuota=150% CPUWeight=50\n").unwrap();
+    std::fs::write(folders.slice().join("cpu.max"), "5000 100000\n").unwrap();
+    let systemctl = std::mem::replace(&mut failsafe.systemctl, Path::new("/bin/false").into());
+    failsafe.after_exit(false).unwrap_err();
+    failsafe.systemctl = systemctl;
+    assert!(failsafe.lift().unwrap());
+    assert_eq!(systemctl_said(&folders), "daemon-reload\n", "as the unit's own file has it");
+}
+
+#[test]
 fn what_was_there_before_is_known_whatever_happens_in_between() {
     let folders = NodeFolders::new();
     let failsafe = fake_systemctl(&folders);

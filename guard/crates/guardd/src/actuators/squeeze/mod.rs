@@ -14,7 +14,7 @@ use policy::squeeze::{Resource, Shares};
 
 use super::gone;
 use crate::command;
-use crate::failsafe::percent;
+use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +148,8 @@ impl SqueezeActuator {
             Some(before) if !before.cpus.is_empty() || before.bytes > 0 => before,
             // What an earlier guard has left could not be given back yet.
             Some(Before { assignments, .. }) => Before { assignments, ..self.look(resource) },
+            // Its caps are less already, and not what batch had. They are lifted within seconds.
+            None if resource == Resource::Cpu && self.run.join(Failsafe::CAPPED).exists() => return None,
             None => self.look(resource),
         };
         let (knobs, words) = match resource {

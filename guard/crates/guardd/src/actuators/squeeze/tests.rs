@@ -114,6 +114,29 @@ fn who_comes_after_one_that_died_gives_back_what_it_left() {
 }
 
 #[test]
+fn what_the_fail_safe_has_left_is_not_what_batch_had() {
+    let mut rig = Rig::new();
+    let marker = rig.folder.path().join(Failsafe::CAPPED);
+    std::fs::write(&marker, "cpu.weight 100\ncpu.max max 100000\n").unwrap();
+    rig.put("cpu.weight", "1\n");
+    rig.put("cpu.max", "100000 100000\n");
+    assert_eq!(rig.make(0.5, 0.5), [has("1.00 of 2.00 GB of memory")], "the caps are less CPU already");
+    // They are lifted.
+    rig.put("cpu.weight", "100\n");
+    rig.put("cpu.max", "max 100000\n");
+    std::fs::remove_file(&marker).unwrap();
+    assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
+    // Who knows what batch had need not wait.
+    std::fs::write(&marker, "").unwrap();
+    rig.put("cpu.max", "100000 100000\n");
+    rig.put("cpu.idle", "0\n");
+    assert!(rig.actuator.drifted());
+    assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
+    rig.make(1.0, 1.0);
+    assert_eq!(rig.kernel(), AS_BEFORE);
+}
+
+#[test]
 fn a_site_s_own_idle_stays_so() {
     let mut rig = Rig::new();
     rig.put("cpu.idle", "1\n");
