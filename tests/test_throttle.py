@@ -27,19 +27,15 @@ from support import (
     assert_undisturbed,
     disk_requests,
     figures,
-    limits_of_disks,
     percentile,
 )
 from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
 from test_protection_disk import HOGS as ATTACKS
 
 HOGS = {hog: ATTACKS[hog].replace("--seconds 40", "--seconds 600") for hog in ("direct", "cached")}
-# Where swap is on a data disk: it is written and read there for whoever has more memory than he may.
-HOGS["swap"] = "hog-memory --size 1GiB --processes 24 --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0
 ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml
-UNGUARDED = 20.0
 HELD = 3.0  # of a hog that is not limited; by default 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
 SEEN = 10.0  # after that it is known that clients fill a disk (guard: policy/src/filled.rs)
@@ -130,30 +126,6 @@ def test_the_guilty_get_their_disk_back_bit_by_bit(
     one = limited(node, batch, guard, storage, neighbours, "direct")
     parts = {"limited": one.client}
     seen = figures("a hog that comes back, direct", parts, guard, one.time_of, one.struck, one.scopes)
-    assert seen["limited"]["over_objective"] <= ALLOWED, one.why
-
-
-@AGAIN
-@pytest.mark.full
-def test_a_hog_that_swaps_is_limited(
-    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
-) -> None:
-    """Its first requests tell of it, so that it does no harm without limits either: without the guard it does."""
-    one = limited(node, batch, guard, storage, neighbours, "swap")
-    # Its return lifts what the fail-safe has set.
-    guard.bring_back()
-    guard.wait_for_state("open", timeout=180)
-    guard.take_away()
-    wait_until(lambda: limits_of_disks(node) == "", 30, "batch is limited by nobody")
-    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)
-    time.sleep(RECOVERY)  # the first requests of a connection are slow
-    began, before = time.time(), disk_requests(node, one.scope, "rios", "wios")
-    wait_until(lambda: time.time() > began + UNGUARDED, UNGUARDED + 30, "it has had its time", interval=1.0)
-    assert disk_requests(node, one.scope, "rios", "wios") > before
-    assert_undisturbed(neighbours, began, began + UNGUARDED)
-    parts = {"limited": one.client, "no guard": storage.stop().due_between(began, began + UNGUARDED)}
-    seen = figures("a hog that comes back, swap", parts)
-    assert seen["no guard"]["over_objective"] > ALLOWED, "it does no harm: this shows nothing"
     assert seen["limited"]["over_objective"] <= ALLOWED, one.why
 
 

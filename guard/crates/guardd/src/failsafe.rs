@@ -11,7 +11,9 @@ use anyhow::{anyhow, bail, Context, Result};
 
 use policy::{Config, Hold, Shares};
 
-use crate::actuators::{gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator};
+use crate::actuators::{
+    gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator, SwapActuator,
+};
 use crate::clock::Clock;
 use crate::command;
 use crate::control::StateFile;
@@ -125,6 +127,7 @@ impl Failsafe {
             self.after_exit(true)
         } else {
             self.squeezed().tidy(&self.control)?;
+            SwapActuator::new(&self.slice, &self.run, &self.systemctl, DEADLINE).tidy(&self.control)?;
             Ok(Done { lifted: self.lift()?, ..Done::default() })
         }
     }

@@ -14,7 +14,8 @@ use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::actuators::{
-    DisksActuator, IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, VacateActuator,
+    DisksActuator, IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, SwapActuator,
+    VacateActuator,
 };
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
@@ -61,8 +62,10 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let squeeze = SqueezeActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
     let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);
+    let swap = SwapActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline)
+        .allowed(config.node.swap_on_data_disks);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
-    let knobs = Knobs { io_max, squeeze, network, disks, vacate };
+    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate };
     let mut worker =
         Worker::new(knobs, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()).dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);

@@ -62,6 +62,8 @@ pub struct Shared {
     pub stuck: Mutex<Vec<u32>>,
     /// What is mounted where the storage daemon has filesystems; replaced when it is another.
     pub mounts: Mutex<Arc<[Mounted]>>,
+    /// Where the kernel swaps to disks that storage serves from; `None` = that is not known yet.
+    pub swap_on_data: Mutex<Option<Arc<[String]>>>,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.

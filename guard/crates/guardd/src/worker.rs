@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::actuators::disks::DisksActuator;
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
 use crate::actuators::network::NetworkActuator;
-use crate::actuators::squeeze::SqueezeActuator;
+use crate::actuators::squeeze::{SqueezeActuator, Squeezed};
+use crate::actuators::swap::SwapActuator;
 use crate::actuators::vacate::{Leaver, VacateActuator};
 use crate::clock::Clock;
 use crate::report::Message;
@@ -104,6 +105,8 @@ pub struct Knobs {
     pub network: NetworkActuator,
     /// See `squeeze`.
     pub disks: DisksActuator,
+    /// See `squeeze`.
+    pub swap: SwapActuator,
     /// Who is to leave.
     pub vacate: VacateActuator,
 }
@@ -114,6 +117,7 @@ pub struct Worker {
     squeeze: SqueezeActuator,
     network: NetworkActuator,
     disks: DisksActuator,
+    swap: SwapActuator,
     vacate: VacateActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
@@ -143,12 +147,13 @@ pub struct Worker {
 impl Worker {
     /// Touches nothing yet.
     pub fn new(knobs: Knobs, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
-        let Knobs { io_max, squeeze, network, disks, vacate } = knobs;
+        let Knobs { io_max, squeeze, network, disks, swap, vacate } = knobs;
         Worker {
             io_max,
             squeeze,
             network,
             disks,
+            swap,
             vacate,
             clock,
             shared,
@@ -239,12 +244,14 @@ impl Worker {
         let mut outcomes = self.squeeze.make(self.shares);
         outcomes.extend(self.network.make(self.shares.of(Resource::Network), speed));
         outcomes.extend(self.disks.make(if self.little { &self.data_disks } else { &[] }));
+        outcomes.extend(self.swap());
         for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
             let stiff = match outcome.seen {
                 Ok(()) => self.stiff.remove(outcome.of),
                 Err(_) => !self.stiff.insert(outcome.of),
             };
+            let said = said || outcome.of == SwapActuator::OF;
             if outcome.seen.is_err() == stiff && (stiff || !said) {
                 continue;
             }
@@ -253,6 +260,12 @@ impl Worker {
                 Shared::count(&self.shared.dropped);
             }
         }
+    }
+
+    /// Not wished for by the loop: it is so whatever the state of the node.
+    fn swap(&mut self) -> Option<Squeezed> {
+        let on_data = lock(&self.shared.swap_on_data).clone().filter(|_| !self.dry_run)?;
+        self.swap.make(&on_data)
     }
 
     /// Who is to leave does: HTCondor is told, and whoever it has not ended in time is ended.
@@ -362,7 +375,8 @@ mod tests {
         let squeeze = SqueezeActuator::new(folder, folder, Path::new("systemctl"), patience);
         let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
         let disks = DisksActuator::of_guard(folder, folder, Path::new("systemctl"), patience);
-        let knobs = Knobs { io_max, squeeze, network, disks, vacate };
+        let swap = SwapActuator::new(folder, folder, Path::new("systemctl"), patience);
+        let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate };
         (Worker::new(knobs, Arc::new(SystemClock), Arc::default(), outbox), inbox)
     }
 

@@ -17,6 +17,7 @@ pub mod mountinfo;
 pub mod net;
 pub mod process;
 pub mod psi;
+pub mod swaps;
 #[cfg(test)]
 mod testing;
 

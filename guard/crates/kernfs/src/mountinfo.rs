@@ -59,7 +59,7 @@ fn parse_line(line: &str) -> Option<Mount> {
 }
 
 /// Space, tab, newline and backslash are written as three octal digits.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('\\') {

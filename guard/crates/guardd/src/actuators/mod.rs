@@ -12,6 +12,7 @@ pub mod io_max;
 pub mod network;
 pub mod shaping;
 pub mod squeeze;
+pub mod swap;
 pub mod vacate;
 
 pub use disks::DisksActuator;
@@ -20,7 +21,14 @@ pub use io_max::IoMaxActuator;
 pub use network::NetworkActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
 pub use squeeze::SqueezeActuator;
+pub use swap::SwapActuator;
 pub use vacate::VacateActuator;
+
+/// What is in a file of the cgroup; `None` = there is none.
+fn now(folder: &Path, file: &str) -> Option<String> {
+    std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim_end().to_owned())
+}
+
 /// Removes a file that may be gone already.
 pub(crate) fn gone(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {

@@ -148,6 +148,9 @@ impl Renderer {
         if let Ok(Some(bytes)) = self.memory.resident_bytes() {
             out.single(&names::RSS, bytes as f64);
         }
+        if let Some(areas) = lock(&self.shared.swap_on_data).as_ref() {
+            out.single(&names::SWAP_ON_DATA, areas.len() as f64);
+        }
         out.single(&names::DRY_RUN, flag(self.dry_run));
         out.single(&names::LOCKED, flag(self.locked));
     }

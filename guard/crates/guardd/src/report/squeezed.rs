@@ -5,11 +5,17 @@ use intf::journal::Outcome;
 
 use super::Reporter;
 use crate::actuators::squeeze::Squeezed;
+use crate::actuators::SwapActuator;
 
 impl Reporter {
     /// One record for each resource.
     pub(super) fn squeezed(&mut self, squeezed: &Squeezed, decided_ns: u64, ended_ns: u64) {
-        let cause = if squeezed.has.is_some() { "storage_short" } else { "squeeze_lifted" };
+        let cause = match (squeezed.of, &squeezed.has) {
+            (SwapActuator::OF, Some(_)) => "swap_on_data_disk",
+            (SwapActuator::OF, None) => "swap_elsewhere",
+            (_, Some(_)) => "storage_short",
+            (_, None) => "squeeze_lifted",
+        };
         let mut record = self.own_record("squeeze", cause, decided_ns);
         record.duration_ns = ended_ns.saturating_sub(decided_ns);
         record.detail = match &squeezed.has {

@@ -51,10 +51,27 @@ pub(crate) fn device_below(sys: &Path, mount: &Mount) -> Option<(u32, u32)> {
     if mount.device.0 != 0 {
         return Some(mount.device);
     }
-    // By sysfs and not by /dev, which the sandbox of the service empties.
-    let name = Path::new(&mount.source).strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
+    device_named(sys, Path::new(&mount.source))
+}
+
+/// The number of `/dev/NAME`: by sysfs, because the sandbox of the service empties `/dev`.
+pub(crate) fn device_named(sys: &Path, path: &Path) -> Option<(u32, u32)> {
+    let name = path.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
     let number = std::fs::read_to_string(sys.join("class/block").join(name).join("dev")).ok()?;
     parse_device(&number)
+}
+
+/// The disks that it is made of in the end: those of a volume, of a RAID, of an encrypted device; otherwise its whole disk.
+pub(crate) fn disks_below(sys: &Path, device: (u32, u32)) -> Vec<(u32, u32)> {
+    let disk = whole_disk(sys, device);
+    let parts = std::fs::read_dir(sys.join(format!("dev/block/{}:{}/slaves", disk.0, disk.1)));
+    let parts = parts.into_iter().flatten().flatten();
+    let number = |part: std::fs::DirEntry| std::fs::read_to_string(part.path().join("dev")).ok();
+    let parts: Vec<_> = parts.filter_map(number).filter_map(|text| parse_device(&text)).collect();
+    match parts[..] {
+        [] => vec![disk],
+        _ => parts.into_iter().flat_map(|part| disks_below(sys, part)).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -79,5 +96,32 @@ mod tests {
             assert_eq!(rotational(sys.path(), (254, 16)), turns);
         }
         assert!(!rotational(sys.path(), (254, 32)) && !rotational(sys.path(), (0, 0)));
+    }
+
+    #[test]
+    fn a_volume_lies_on_the_disks_of_what_it_is_made_of() {
+        let sys = tempfile::tempdir().unwrap();
+        let made = |name: &str, number: &str, of: &[&str]| {
+            let folder = sys.path().join("devices").join(name);
+            std::fs::create_dir_all(folder.join("slaves")).unwrap();
+            std::fs::write(folder.join("dev"), format!("{number}\n")).unwrap();
+            std::fs::create_dir_all(sys.path().join("dev/block")).unwrap();
+            std::os::unix::fs::symlink(&folder, sys.path().join("dev/block").join(number)).unwrap();
+            for part in of {
+                let link = folder.join("slaves").join(part.rsplit('/').next().unwrap());
+                std::os::unix::fs::symlink(sys.path().join("devices").join(part), link).unwrap();
+            }
+        };
+        made("sda", "8:0", &[]);
+        made("sdb", "8:16", &[]);
+        made("sda/sda3", "8:3", &[]);
+        std::fs::write(sys.path().join("devices/sda/sda3/partition"), "3\n").unwrap();
+        made("md0", "9:0", &["sda/sda3", "sdb"]);
+        made("dm-1", "253:1", &["md0"]);
+        let mut found = disks_below(sys.path(), (253, 1));
+        found.sort_unstable();
+        assert_eq!(found, [(8, 0), (8, 16)]);
+        assert_eq!(disks_below(sys.path(), (8, 3)), [(8, 0)]);
+        assert_eq!(disks_below(sys.path(), (8, 32)), [(8, 32)], "of which sysfs says nothing");
     }
 }

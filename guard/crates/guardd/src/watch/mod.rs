@@ -12,6 +12,7 @@ pub(crate) mod network;
 mod pressure;
 mod probe;
 mod stuck;
+mod swaps;
 mod triggers;
 
 use std::ops::ControlFlow;
@@ -115,6 +116,7 @@ impl Watch {
         let sources: Vec<Box<dyn Source>> = vec![
             Box::new(addresses::Addresses::new(config)),
             Box::new(mounts::Mounts::new(config)),
+            Box::new(swaps::Swaps::new(config)),
             Box::new(memory::Memory::new(config)),
             Box::new(growth::Growth::new(config)),
             Box::new(network::Network::new(config)),

@@ -122,7 +122,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     };
     let file_bytes = between("journal.file_size", raw.journal.file_size, Bytes(64 << 10), Bytes(1 << 30))?;
     Ok(Config {
-        node: Node { name: raw.node.name, dry_run: raw.node.dry_run },
+        node: Node { name: raw.node.name, dry_run: raw.node.dry_run, swap_on_data_disks: raw.node.swap_on_data_disks },
         paths: Paths {
             cgroup: absolute("paths.cgroup", paths.cgroup)?,
             batch_slice: slice("paths.batch_slice", paths.batch_slice)?,

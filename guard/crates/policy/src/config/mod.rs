@@ -56,6 +56,8 @@ pub struct Node {
     pub name: String,
     /// Decide and say so, and touch nothing.
     pub dry_run: bool,
+    /// Jobs keep their swap though some of it lies on a disk that storage serves from.
+    pub swap_on_data_disks: bool,
 }
 
 /// `[paths]`

@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
-use super::gone;
+use super::{gone, now};
 use crate::command;
 use crate::failsafe::{percent, Failsafe};
 
@@ -43,7 +43,7 @@ struct Before {
 /// What has become of one resource.
 #[derive(Debug)]
 pub struct Squeezed {
-    /// Of what: the name of a [`Resource`], or `data disks`.
+    /// Of what: the name of a [`Resource`], `data disks`, or `swap`.
     pub of: &'static str,
     /// What batch has now, in words; `None` = all that it had before.
     pub has: Option<String>,
@@ -282,11 +282,6 @@ impl SqueezeActuator {
     fn unit(&self) -> &str {
         self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
     }
-}
-
-/// What is in a file of the cgroup; `None` = there is none.
-fn now(folder: &Path, file: &str) -> Option<String> {
-    std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim_end().to_owned())
 }
 
 fn write(folder: &Path, knob: &Knob) -> Result<()> {

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job that needs more memory than it may have cannot swap to a disk that storage serves from.
+
+The kernel lets swap pass every limit of a disk, so the jobs have none while there is some on such a disk; where the
+site lets them have it, and there is no guard, the same job does harm: both in one run (`full`).
+
+Victim: the storage client outside the node. Innocent: a job beside the hog; it is never limited.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from beerbench.batch import RUNNING, Batch
+from beerbench.guard import JOBS, Guard
+from beerbench.neighbours import Neighbours
+from beerbench.waiting import wait_until
+from beerlab import Machine
+from support import OBJECTIVE_SECONDS, Disturbed, StorageUser, assert_undisturbed, figures, limits_of_disks, percentile
+from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
+
+HOG = "hog-memory --size 1GiB --processes 24 --seconds 600 --on-signal 1"
+INNOCENT = "burn --seconds 600 --on-signal 1"
+ATTACK = 30.0
+ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml
+SWAP = "/data/01/scratch/swap"
+CONFIG = "/etc/beer/guard.toml"
+
+
+def allowed(node: Machine) -> str:
+    return node.execute(f"cat {JOBS}/memory.swap.max").stdout.strip()
+
+
+def swapped_out(node: Machine) -> int:
+    """Pages, of all that runs there (proc_vmstat(5))."""
+    return int(node.execute("sed -n 's/^pswpout //p' /proc/vmstat").stdout)
+
+
+@AGAIN
+@pytest.mark.full
+def test_nobody_swaps_to_a_disk_of_storage(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    assert SWAP in node.execute("cat /proc/swaps").stdout
+    wait_until(lambda: allowed(node) == "0", 60, "the jobs have no swap", explain=guard.why)
+    assert f"Batch as a whole has no swap, as long as there is some on {SWAP}" in guard.why("1h")
+    innocent, job = batch.submit(INNOCENT), batch.submit(HOG)
+    beside, hostile = batch.wait_until_ready(innocent, timeout=240), batch.wait_until_ready(job, timeout=240)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    batch.signal(beside)
+    quiet_from, before = time.time(), swapped_out(node)
+    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+    began = time.time()
+    batch.signal(hostile)
+    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    assert_undisturbed(neighbours, began, began + ATTACK)
+    client = storage.stop()
+    if (p99 := percentile(client.due_between(quiet_from, began), 99)) > OBJECTIVE_SECONDS:
+        raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
+    parts = {"no swap": client.due_between(began, began + ATTACK)}
+    assert swapped_out(node) == before
+    wait_until(job.ended, 60, "the kernel has ended the hog: it has no more memory than it may", explain=job.explain)
+    assert innocent.status == RUNNING
+    assert not node.execute(f"cat {beside}/io.max").stdout, "the innocent has a limit"
+
+    # The site lets them swap there.
+    node.execute(f"sed -i 's/^swap_on_data_disks = false/swap_on_data_disks = true/' {CONFIG}")
+    node.execute("systemctl restart beer-guard", timeout=120)
+    guard.wait_for_state("open", timeout=180)
+    wait_until(lambda: allowed(node) == "max", 60, "the jobs have swap", explain=guard.why)
+    hostile = batch.wait_until_ready(batch.submit(HOG), timeout=240)
+    guard.take_away()
+    wait_until(lambda: limits_of_disks(node) == "", 30, "batch is limited by nobody")
+    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)
+    time.sleep(RECOVERY)  # the first requests of a connection are slow
+    began = time.time()
+    batch.signal(hostile)
+    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    assert swapped_out(node) > before
+    assert_undisturbed(neighbours, began, began + ATTACK)
+    parts["swap, no guard"] = storage.stop().due_between(began, began + ATTACK)
+    seen = figures("a hog of memory, swap on a data disk", parts)
+    assert seen["swap, no guard"]["over_objective"] > ALLOWED, "it does no harm: this shows nothing"
+    assert seen["no swap"]["over_objective"] <= ALLOWED, guard.why()
