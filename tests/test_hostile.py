@@ -3,8 +3,7 @@
 need not act.
 
 Victim: the storage client outside the node. Innocent: a job beside the hostile one, which gets its part of batch's CPU.
-Scratch and swap lie on disks of their own: where swap is on a data disk a memory hog is a disk hog, and the guard's
-matter.
+Scratch and swap lie on disks of their own: where swap is on a data disk the jobs have none (test_swap.py).
 """
 
 from __future__ import annotations

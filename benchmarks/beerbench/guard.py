@@ -45,13 +45,15 @@ class Guard:
             self._prepared = False
 
     def take_away(self) -> None:
-        """Kills it; thaws what it may just have frozen, and lifts the limits that it may have set."""
+        """Kills it; thaws what it may just have frozen, and lifts the limits that it may have set, and gives swap back."""
         self.prepare()
         self._node.execute(
             "systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard && "
             f"for knob in {JOBS}/cgroup.freeze {JOBS}/*/cgroup.freeze; do [ ! -e $knob ] || echo 0 > $knob; done; "
             f"for knob in {JOBS}/*/io.max; do [ ! -e $knob ] || "
-            "sed 's/=[0-9][0-9]*/=max/g' $knob | while read -r line; do echo \"$line\" > $knob; done; done",
+            "sed 's/=[0-9][0-9]*/=max/g' $knob | while read -r line; do echo \"$line\" > $knob; done; done; "
+            "[ ! -e /run/beer/guard/swap-taken ] || "
+            "systemctl set-property --runtime beer-jobs.slice MemorySwapMax=infinity",
             timeout=300,
         )
 

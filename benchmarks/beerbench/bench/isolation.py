@@ -49,7 +49,7 @@ LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {
     "xrootd": "scratch-apart",
 }
 # Beside the disk hog of a mix. The host, by the interface that storage clients come by; nobody listens there.
-OTHERS = ("fork-bomb", "hog-memory --size 1GiB", "burn", "burn", "hog-network --to 10.0.2.2:9")
+OTHERS = ("fork-bomb", "hog-memory --size 256MiB", "burn", "burn", "hog-network --to 10.0.2.2:9")
 # What a freeze may take to end the last request of a job; `NodeTimeline` sees it to 50 ms.
 LAST_IO_TARGET = 1.0
 CGROUPS = "/sys/fs/cgroup/"

@@ -126,9 +126,10 @@ impl Failsafe {
         if u128::from(age_ns) > limit.as_nanos() {
             self.after_exit(true)
         } else {
+            let lifted = self.lift()?;
             self.squeezed().tidy(&self.control)?;
             SwapActuator::new(&self.slice, &self.run, &self.systemctl, DEADLINE).tidy(&self.control)?;
-            Ok(Done { lifted: self.lift()?, ..Done::default() })
+            Ok(Done { lifted, ..Done::default() })
         }
     }
 

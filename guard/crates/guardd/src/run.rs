@@ -63,7 +63,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
     let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let swap = SwapActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline)
-        .allowed(config.node.swap_on_data_disks);
+        .allowed(config.node.swap_on_data_disks || config.node.dry_run);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
     let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate };
     let mut worker =

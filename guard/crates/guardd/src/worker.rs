@@ -264,8 +264,8 @@ impl Worker {
 
     /// Not wished for by the loop: it is so whatever the state of the node.
     fn swap(&mut self) -> Option<Squeezed> {
-        let on_data = lock(&self.shared.swap_on_data).clone().filter(|_| !self.dry_run)?;
-        self.swap.make(&on_data)
+        let on_data = lock(&self.shared.swap_on_data).clone();
+        self.swap.make(on_data.as_deref())
     }
 
     /// Who is to leave does: HTCondor is told, and whoever it has not ended in time is ended.

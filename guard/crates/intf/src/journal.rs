@@ -287,7 +287,9 @@ impl Record {
                 "storage was short of it, or slow each time that batch ran, or not heard for long".into()
             }
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
-            "swap_on_data_disk" => "what goes there passes every limit of the disk, and storage serves from it".into(),
+            "swap_on_data_disk" => {
+                "storage serves from its disk, or may, whose limits swap passes (Linux 6.12 or newer)".into()
+            }
             "swap_elsewhere" => "none of it lies on a disk that storage serves from, or the site wants it so".into(),
             "order_over" => "what an operator had asked for is over".into(),
             // Whoever it was gives the reason himself, or none.

@@ -19,6 +19,8 @@ pub struct SwapActuator {
     systemctl: PathBuf,
     deadline: Duration,
     allowed: bool,
+    /// The last try failed, or seemed to: systemd may do later what it was told.
+    failed: bool,
 }
 
 impl SwapActuator {
@@ -34,28 +36,29 @@ impl SwapActuator {
     /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
         let (slice, run, systemctl) = (slice.to_owned(), run.to_owned(), systemctl.to_owned());
-        SwapActuator { slice, run, systemctl, deadline, allowed: false }
+        SwapActuator { slice, run, systemctl, deadline, allowed: false, failed: false }
     }
 
-    /// The same, but if the site lets the jobs have it they keep it.
+    /// The same, but if the site lets the jobs have it they keep it, or get it back.
     pub fn allowed(self, allowed: bool) -> Self {
         SwapActuator { allowed, ..self }
     }
 
-    /// None of it because of these places, or all that they had before where there are none; says what it did, and nothing of what was
-    /// so already.
-    pub fn make(&mut self, on_data: &[String]) -> Option<Squeezed> {
-        let on_data = if self.allowed { &[] } else { on_data };
+    /// None of it because of these places, or all that they had before where there are none; where it is not known (`None`) it stays as
+    /// it is. Says what it did, and nothing of what was so already.
+    pub fn make(&mut self, on_data: Option<&[String]>) -> Option<Squeezed> {
+        let on_data = if self.allowed { &[] } else { on_data? };
         let before = std::fs::read_to_string(self.run.join(Self::MEMORY)).ok();
         let limit = now(&self.slice, Self::FILE);
         let (has, seen) = match (on_data, limit, before) {
             // The slice has been stopped, or the kernel counts no swap.
             ([_, ..], None, _) => return None,
-            ([_, ..], Some(limit), _) if limit == "0" => return None,
+            ([_, ..], Some(limit), _) if limit == "0" && !self.failed => return None,
             ([_, ..], Some(limit), before) => (Some(none(on_data)), self.take(before.is_none().then_some(&*limit))),
             ([], _, None) => return None,
             ([], _, Some(before)) => (None, self.give_back(&before)),
         };
+        self.failed = seen.is_err();
         Some(Squeezed { of: Self::OF, has, seen })
     }
 
@@ -77,7 +80,10 @@ impl SwapActuator {
         if let Some(limit) = before {
             // Known before it is done: a guard that comes back must know what to give back.
             let path = self.run.join(Self::MEMORY);
-            std::fs::write(&path, limit).with_context(|| format!("{}", path.display()))?;
+            let fresh = path.with_extension("new");
+            std::fs::write(&fresh, limit)
+                .and_then(|()| std::fs::rename(&fresh, &path))
+                .with_context(|| format!("{}", path.display()))?;
         }
         self.set("0")?;
         match now(&self.slice, Self::FILE) {
@@ -87,7 +93,6 @@ impl SwapActuator {
     }
 
     fn give_back(&self, before: &str) -> Result<()> {
-        // What is cut off is nothing that the kernel has said.
         self.set(if before.parse::<u64>().is_ok() { before } else { "infinity" })?;
         let marker = self.run.join(Self::TIDY);
         std::fs::write(&marker, "").with_context(|| format!("{}", marker.display()))?;
@@ -149,7 +154,7 @@ mod tests {
         /// What it said, and whether it worked.
         fn make(&mut self, on_data: &[&str]) -> Option<(Option<String>, bool)> {
             let on_data: Vec<String> = on_data.iter().map(|&path| path.into()).collect();
-            self.actuator.make(&on_data).map(|said| (said.has, said.seen.is_ok()))
+            self.actuator.make(Some(&on_data)).map(|said| (said.has, said.seen.is_ok()))
         }
     }
 
@@ -175,8 +180,9 @@ mod tests {
             assert_eq!((rig.limit().as_deref(), rig.make(&[])), (Some(before), None));
             // The site wants it so.
             rig.make(&SWAP);
+            assert!(rig.actuator.make(None).is_none() && rig.limit().as_deref() == Some("0"), "it is not known");
             rig.actuator = Rig::actuator(rig.folder.path()).allowed(true);
-            assert_eq!(rig.make(&SWAP), Some((None, true)));
+            assert!(rig.actuator.make(None).unwrap().has.is_none());
             assert_eq!((rig.limit().as_deref(), rig.make(&SWAP)), (Some(before), None));
         }
     }
@@ -198,8 +204,8 @@ mod tests {
         std::fs::write(&slow, "").unwrap();
         assert!(!rig.make(&SWAP).unwrap().1);
         std::fs::remove_file(&slow).unwrap();
-        rig.put("7");
-        assert_eq!(rig.make(&SWAP), taken());
+        assert_eq!(rig.limit().as_deref(), Some("0"), "systemd has done it later");
+        assert_eq!((rig.make(&SWAP), rig.make(&SWAP)), (taken(), None), "which is said");
         std::fs::write(&slow, "").unwrap();
         assert_eq!(rig.make(&[]), Some((None, false)));
         std::fs::remove_file(&slow).unwrap();

@@ -140,7 +140,7 @@ metrics! {
     Counter LOOP_TOTAL "beer_guard_loop_seconds_total" "Time spent in ticks."
     Counter CPU "beer_guard_cpu_seconds_total" "CPU time of the guard."
     Gauge RSS "beer_guard_resident_memory_bytes" "Resident memory of the guard."
-    Gauge SWAP_ON_DATA "beer_swap_on_data_disks" "Places that the kernel swaps to on disks that storage serves from: while there are any the jobs have no swap."
+    Gauge SWAP_ON_DATA "beer_swap_on_data_disks" "Places that the kernel swaps to on disks that storage serves from, or that may be: the jobs have no swap while there are any, unless the site lets them."
     Gauge DRY_RUN "beer_guard_dry_run" "1 while nothing of what is decided is done."
     Gauge LOCKED "beer_guard_memory_locked" "1 when the guard's memory is locked."
 }

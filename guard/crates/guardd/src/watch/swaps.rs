@@ -53,7 +53,7 @@ impl Source for Swaps {
             self.rest -= 1;
             return;
         }
-        self.served = served;
+        (self.served, self.rest) = (served, 0);
         // Nothing is known of storage yet, or nothing can be read now: what was known stays so, and it is looked at again.
         if self.served.is_empty() {
             return;
@@ -61,9 +61,11 @@ impl Source for Swaps {
         let Ok(areas) = self.areas.read() else { return };
         let Some(devices) = self.devices(&areas) else { return };
         let sys = &self.sys;
-        let data: Vec<_> = self.served.iter().flat_map(|mounted| disks_below(sys, mounted.device)).collect();
+        let served = self.served.iter().filter(|_| !areas.is_empty());
+        let data: Vec<_> = served.flat_map(|mounted| disks_below(sys, mounted.device)).collect();
+        // Of which it cannot be said where it lies: as long as that is so it may lie there.
         let on_data = |device: &Option<(u32, u32)>| {
-            device.is_some_and(|device| disks_below(sys, device).iter().any(|disk| data.contains(disk)))
+            device.is_none_or(|device| disks_below(sys, device).iter().any(|disk| data.contains(disk)))
         };
         let found = areas.iter().zip(&devices).filter(|(_, device)| on_data(device));
         let found: Vec<String> = found.map(|(area, _)| area.path.display().to_string()).collect();
@@ -127,6 +129,15 @@ mod tests {
         rig.swaps("/dev/sdb partition 1 0 -2\n");
         (0..BELIEVED).for_each(|_| assert_eq!(rig.found().unwrap(), ["/data/01/s"], "looked at now and then"));
         assert_eq!(rig.found().unwrap(), ["/dev/sdb"]);
+        rig.swaps("/home/s file 1 0 -2\n");
+        rig.source.rest = 0;
+        let mounts = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n3 1 0:50 / /home rw - tmpfs tmpfs rw\n";
+        let table = rig.folder.path().join("proc/self/mountinfo");
+        let before = std::fs::read(&table).unwrap();
+        std::fs::write(&table, mounts).unwrap();
+        assert_eq!(rig.found().unwrap(), ["/home/s"], "the sandbox hides where it lies");
+        std::fs::write(&table, before).unwrap();
+        rig.swaps("/dev/sdb partition 1 0 -2\n");
         // Other disks are looked at at once.
         rig.serves((8, 32));
         assert_eq!(rig.found().unwrap(), [""; 0]);
