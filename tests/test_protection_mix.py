@@ -83,8 +83,8 @@ def test_a_mix_of_all(
     assert {one.jobs for one in alone} == {(hostile.rsplit("/", 1)[1],)}, f"not the hog alone:\n{why}"
     assert [hog.status, innocent.status] == [RUNNING, RUNNING]
     assert seen["lost_s"]["innocent"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"
-    # Without users to protect it would go on on the disk where HTCondor writes what jobs leave, and keep it from booking
-    # anybody's end for many minutes.
+    # Without users to protect it would go on where HTCondor writes what jobs leave, and keep it from booking anybody's
+    # end for many minutes.
     node.execute(f"echo 1 > {hostile}/cgroup.kill")
     report = report_of(innocent, timeout=400)
     assert report["longest_gap_seconds"] < HOLD / 2, f"the innocent stood still with the hog\n{why}"

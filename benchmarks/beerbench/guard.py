@@ -45,7 +45,7 @@ class Guard:
             self._prepared = False
 
     def take_away(self) -> None:
-        """Kills it; thaws what it may just have frozen, and lifts the limits that it may have set, and gives swap back."""
+        """Kills it; thaws what it may just have frozen, lifts limits that it may have set, and gives swap back."""
         self.prepare()
         self._node.execute(
             "systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard && "
