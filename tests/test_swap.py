@@ -4,8 +4,8 @@
 The kernel lets swap pass every limit of a disk, so the jobs have none while there is some on such a disk; where the
 site lets them have it, and there is no guard, the same job does harm: both in one run (`full`).
 
-Victim: the storage client outside the node. Innocent: a job beside the hog; it is not ended. It may have to read its code
-again, which the hog's memory pushes out of the page cache for both, and be limited for that as the hog is.
+Victim: the storage client outside the node. Innocent: a job beside the hog; it is not ended. It may have to read its
+code again, which the hog's memory pushes out of the page cache for both, and be limited for that as the hog is.
 """
 
 from __future__ import annotations
