@@ -51,7 +51,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
 
     time_of = clock.measure(node)
     times.append(time.time())
-    node.execute("beer freeze --for 10min")
+    node.execute("beer freeze --for 10m")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
     time.sleep(QUIET)
     node.execute("beer resume --why 'disks are in'")

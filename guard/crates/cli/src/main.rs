@@ -7,6 +7,7 @@ mod status;
 mod storage;
 mod stuck;
 mod table;
+mod time;
 mod why;
 
 use std::path::PathBuf;
@@ -15,7 +16,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use intf::order::Order;
-use intf::units::Duration;
 use policy::Config;
 
 /// Shows what the guard and the storage daemons of this node do, and why; keeps batch off the node and gives it back.
@@ -44,7 +44,7 @@ enum Command {
     /// What was decided lately, on what evidence, and what came of it.
     Why {
         /// How far back: 30s, 10m, 2h, 7d.
-        #[arg(long, default_value = "10m", value_name = "TIME", value_parser = why::parse_since)]
+        #[arg(long, default_value = "10m", value_name = "TIME", value_parser = time::parse)]
         since: u64,
         /// As a JSON array of journal records.
         #[arg(long)]
@@ -64,9 +64,9 @@ enum Command {
     },
     /// Let all jobs stand still for a while.
     Freeze {
-        /// How long from now on: 1s to 1h.
-        #[arg(long = "for", value_name = "TIME")]
-        time: Duration,
+        /// How long from now on: 1s to 1h, such as 5m.
+        #[arg(long = "for", value_name = "TIME", value_parser = time::parse)]
+        time: u64,
         /// For the journal.
         #[arg(long, default_value = "", value_name = "TEXT")]
         why: String,
@@ -114,7 +114,7 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
         Command::Resume { why } => order::give(&run(config), &Order::Resume { why: why.clone() }, &mut out),
         Command::Freeze { time, why } => {
             // Never shorter than what was asked for; what is too long the guard refuses.
-            let seconds = u32::try_from(time.0.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
+            let seconds = u32::try_from(time.div_ceil(1_000_000_000)).unwrap_or(u32::MAX);
             order::give(&run(config), &Order::Freeze { seconds, why: why.clone() }, &mut out)
         }
         Command::Storage { question } => storage::show(question, &mut out),

@@ -10,19 +10,11 @@ use std::time::SystemTime;
 use anyhow::{bail, Context, Result};
 use guardd::clock::Clock;
 use intf::journal::{Outcome, Record};
-use intf::units;
 
 use crate::say;
 
 /// So many jobs are named in a line, and more only counted.
 const NAMED: usize = 3;
-
-/// `10m` as people write it, or any duration of the configuration (`10min`, `90s`).
-pub fn parse_since(text: &str) -> Result<u64, String> {
-    let minutes = text.strip_suffix('m').filter(|number| !number.is_empty());
-    let text = minutes.map_or_else(|| text.to_owned(), |number| format!("{number}min"));
-    text.parse::<units::Duration>().map(|duration| duration.0).map_err(|error| error.to_string())
-}
 
 /// Prints the records of the last `since_ns`.
 pub fn show(folder: &Path, since_ns: u64, json: bool, clock: &dyn Clock, out: &mut impl Write) -> Result<ExitCode> {
@@ -218,13 +210,5 @@ mod tests {
         assert_eq!(shown(journal(&[]).path(), false), "Nothing was decided in the last 10 min.\n");
         let error = show(Path::new("/nowhere/journal"), 1, false, &Now, &mut Vec::new()).unwrap_err();
         assert!(error.to_string().starts_with("/nowhere/journal: there is no journal"), "{error}");
-    }
-
-    #[test]
-    fn since() {
-        assert_eq!(parse_since("10m"), Ok(600_000_000_000));
-        assert_eq!(parse_since("10min"), Ok(600_000_000_000));
-        assert_eq!(parse_since("90s"), Ok(90_000_000_000));
-        assert!(parse_since("10").is_err() && parse_since("m").is_err());
     }
 }

@@ -322,6 +322,7 @@ impl Worker {
             ("what batch as a whole may have", self.squeeze.drifted()),
             ("what batch may send and receive", self.network.drifted()),
             ("limits of batch on the data disks", self.disks.drifted()),
+            ("the swap of the jobs", self.swap.drifted()),
         ];
         for (of, _) in drifts.into_iter().filter(|(_, drifted)| *drifted) {
             Shared::count(&self.shared.limit_drifts);

@@ -19,6 +19,8 @@ pub struct SwapActuator {
     systemctl: PathBuf,
     deadline: Duration,
     allowed: bool,
+    /// It is so in the kernel.
+    taken: bool,
     /// The last try failed, or seemed to: systemd may do later what it was told.
     failed: bool,
 }
@@ -36,7 +38,7 @@ impl SwapActuator {
     /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
         let (slice, run, systemctl) = (slice.to_owned(), run.to_owned(), systemctl.to_owned());
-        SwapActuator { slice, run, systemctl, deadline, allowed: false, failed: false }
+        SwapActuator { slice, run, systemctl, deadline, allowed: false, taken: false, failed: false }
     }
 
     /// The same, but if the site lets the jobs have it they keep it, or get it back.
@@ -58,8 +60,13 @@ impl SwapActuator {
             ([], _, None) => return None,
             ([], _, Some(before)) => (None, self.give_back(&before)),
         };
-        self.failed = seen.is_err();
+        (self.taken, self.failed) = (has.is_some() && seen.is_ok(), seen.is_err());
         Some(Squeezed { of: Self::OF, has, seen })
+    }
+
+    /// Has somebody else given them some? It is taken again with the next [`Self::make`].
+    pub fn drifted(&self) -> bool {
+        self.taken && now(&self.slice, Self::FILE).is_some_and(|limit| limit != "0")
     }
 
     /// As `SqueezeActuator::tidy`.
@@ -172,12 +179,15 @@ mod tests {
             assert_eq!(rig.make(&SWAP), taken());
             assert_eq!((rig.limit().as_deref(), rig.make(&SWAP)), (Some("0"), None));
             // Somebody else has given them some.
+            assert!(!rig.actuator.drifted());
             rig.put("4096");
+            assert!(rig.actuator.drifted());
             assert_eq!(rig.make(&SWAP), taken());
             rig.actuator = Rig::actuator(rig.folder.path());
             assert_eq!(rig.make(&SWAP), None, "it is so already");
             assert_eq!(rig.make(&[]), Some((None, true)));
             assert_eq!((rig.limit().as_deref(), rig.make(&[])), (Some(before), None));
+            assert!(!rig.actuator.drifted());
             // The site wants it so.
             rig.make(&SWAP);
             assert!(rig.actuator.make(None).is_none() && rig.limit().as_deref() == Some("0"), "it is not known");

@@ -39,6 +39,7 @@ impl<F: Freezer> ControlLoop<F> {
         let drift = self.freezer.inspect();
         if drift == Some(Drift::Changed) {
             self.totals.drifts += 1;
+            self.send(Message::Drifted { of: "who stands still and who does not", at_ns: now_ns });
         }
         let before = self.node.slice_present();
         let first = !self.node.looked();

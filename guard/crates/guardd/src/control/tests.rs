@@ -367,6 +367,7 @@ fn what_somebody_else_thaws_is_frozen_again_within_a_second() {
     rig.pass(SECOND_NS + TICK_NS);
     assert_eq!(rig.writes(), [Hold::All, Hold::All]);
     assert_eq!(rig.control.totals.drifts, 1);
+    assert!(rig.messages().iter().any(|m| matches!(m, Message::Drifted { .. })));
 }
 
 #[test]
