@@ -154,7 +154,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     guard.wait_for_state("open", timeout=180)
     as_before = f"all is as it was before: {before}"
     wait_until(lambda: knobs(node) == before, 120, as_before, explain=lambda: str(knobs(node)))
-    assert guard.metric("beer_batch_allowed_ratio") == len(RESOURCES)
+    wait_until(lambda: guard.metric("beer_batch_allowed_ratio") == len(RESOURCES), 30, "and said so", explain=guard.why)
     wait_until(lambda: network_limits(node) == 0, 60, "the network is free", explain=guard.why)
     tidy = f"ls {DROP_INS} 2>/dev/null | grep -E 'AllowedCPUs|CPUQuota|CPUWeight|MemoryHigh' || true"
     wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
