@@ -29,10 +29,10 @@ demo: host ## attack a virtual disk server and watch BEER protect it (KEEP=1 lea
 down: host ## end every virtual node that is still up
 	$(PYTHON) -m beerlab down
 
-test: host ## every test there is, lab included, with one summary
+test: host ## linters, unit tests and the end-to-end cases of `make e2e`, with one summary
 	$(PYTHON) tests/suite.py lint check e2e
 
-e2e: host ## the end-to-end tests that `make test` runs: one case per kind of resource
+e2e: host ## the end-to-end cases that CI has time for
 	$(PYTHON) tests/suite.py e2e
 
 e2e-full: host ## every end-to-end case
