@@ -288,7 +288,7 @@ impl Record {
             }
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
             "swap_on_data_disk" => {
-                "storage serves from its disk, or may, whose limits swap passes (Linux 6.12 or newer)".into()
+                "swap passes the limits of a disk (since Linux 6.12), and storage serves from that one, or may".into()
             }
             "swap_elsewhere" => "none of it lies on a disk that storage serves from, or the site wants it so".into(),
             "order_over" => "what an operator had asked for is over".into(),
