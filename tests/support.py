@@ -19,6 +19,7 @@ from beerbench.neighbours import DISTURBED, Neighbours
 from beerbench.timeline.clock import Clock
 from beerbench.timeline.decisions import Decisions
 from beerbench.timeline.requests import OK, Requests
+from beerbench.waiting import wait_until
 from beerlab import Machine, client_root
 from beerlab.disks import load_paths
 from beerlab.process import run
@@ -158,6 +159,19 @@ def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None
     print(f"neighbours of this machine took {share:.0%} of its CPU in {end - start:.0f} s")
     if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
+
+
+def let_storage_be_alone(seconds: float) -> float:
+    """Nobody attacks for so long; when that began."""
+    since = time.time()
+    wait_until(lambda: time.time() > since + seconds, seconds + 30, "storage alone was measured", interval=1.0)
+    return since
+
+
+def require_well(alone: Requests) -> None:
+    """What storage was before an attack, or nothing was shown."""
+    if (p99 := percentile(alone, 99)) > OBJECTIVE_SECONDS:
+        raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
 
 
 def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) -> float:

@@ -24,6 +24,7 @@ from support import (
     assert_undisturbed,
     figures,
     first_over,
+    let_storage_be_alone,
     percentile,
     report_of,
 )
@@ -54,8 +55,7 @@ def test_a_mix_of_all(
     wait_until_learned(guard, neighbours)
     if not guarded:
         guard.take_away()
-    quiet_from = time.time()
-    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+    quiet_from = let_storage_be_alone(QUIET)
     batch.signal(peaceful)
     began = time.time()
     struck = batch.signal(hostile)

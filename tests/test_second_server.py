@@ -22,14 +22,15 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
     OBJECTIVE_SECONDS,
-    Disturbed,
     StorageUser,
     assert_one_run,
     assert_undisturbed,
     figures,
     first_over,
+    let_storage_be_alone,
     percentile,
     report_of,
+    require_well,
 )
 from test_protection_disk import AGAIN, ATTACK, RECOVERY, WINDOW, wait_until_learned
 
@@ -107,8 +108,7 @@ def attack(
         if not guarded:
             guard.take_away()
         batch.signal(scopes["innocent"])
-        quiet_from = time.time()
-        wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+        quiet_from = let_storage_be_alone(QUIET)
         before = operations(guard, "batch") if guarded else 0.0
         began = time.time()
         struck = batch.signal(scopes["hog"])
@@ -117,8 +117,7 @@ def attack(
         samples = storage.stop()
     finally:
         storage.kill()
-    if (p99 := percentile(samples.due_between(quiet_from, began), 99)) > OBJECTIVE_SECONDS:
-        raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
+    require_well(samples.due_between(quiet_from, began))
     onset = first_over(samples, OBJECTIVE_SECONDS, after=began)
     assert onset is not None or guarded, "no request took long: the attack is none"
     start = (onset or began) + RECOVERY

@@ -20,15 +20,7 @@ from beerbench.timeline.clock import Clock
 from beerbench.timeline.requests import Requests
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import (
-    OBJECTIVE_SECONDS,
-    Disturbed,
-    StorageUser,
-    assert_undisturbed,
-    disk_requests,
-    figures,
-    percentile,
-)
+from support import StorageUser, assert_undisturbed, disk_requests, figures, let_storage_be_alone, require_well
 from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
 from test_protection_disk import HOGS as ATTACKS
 
@@ -99,12 +91,10 @@ def limited(
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
     batch.signal(beside)
-    quiet_from = time.time()
-    wait_until(lambda: time.time() > quiet_from + QUIET, QUIET + 30, "storage alone was measured", interval=1.0)
+    quiet_from = let_storage_be_alone(QUIET)
     began, struck, requests = returns(node, batch, neighbours, hostile)
     client = storage.stop()
-    if (p99 := percentile(client.due_between(quiet_from, began), 99)) > OBJECTIVE_SECONDS:
-        raise Disturbed(f"storage alone had a p99 of {p99 * 1e3:.0f} ms just before the attack")
+    require_well(client.due_between(quiet_from, began))
     client = client.due_between(began + RECOVERY, began + ATTACK)
     why, decisions = guard.why(), guard.decisions()
     print(why)

@@ -12,7 +12,7 @@ use anyhow::{anyhow, bail, Context, Result};
 use policy::{Config, Hold, Shares};
 
 use crate::actuators::{
-    gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator, SwapActuator,
+    self, gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator, SwapActuator,
 };
 use crate::clock::Clock;
 use crate::command;
@@ -271,7 +271,7 @@ impl Failsafe {
     }
 
     fn unit(&self) -> &str {
-        self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+        actuators::unit(&self.slice)
     }
 
     fn systemctl(&self, arguments: &[&str], deadline: Duration) -> Result<()> {

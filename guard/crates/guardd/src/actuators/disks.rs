@@ -69,7 +69,7 @@ impl DisksActuator {
     /// Little of these disks (none = all of all of them); says what it did, and nothing of what was so already.
     pub fn make(&mut self, disks: &[(u32, u32)]) -> Option<Squeezed> {
         let there = self.slice.exists();
-        let unit = self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice");
+        let unit = super::unit(&self.slice);
         let limit =
             |&device: &(u32, u32)| Limit { scope: unit.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 };
         let wanted: Vec<Limit> = disks.iter().filter(|_| there).map(limit).collect();

@@ -3,8 +3,11 @@
 //! and undone when the guard ends.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+
+use crate::command;
 
 pub mod disks;
 pub mod freeze;
@@ -23,6 +26,18 @@ pub use shaping::{Held, ShapingActuator, Wanted};
 pub use squeeze::SqueezeActuator;
 pub use swap::SwapActuator;
 pub use vacate::VacateActuator;
+
+/// The unit whose cgroup this is.
+pub(crate) fn unit(slice: &Path) -> &str {
+    slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+}
+
+/// Tells systemd, until the next boot.
+fn set_property(systemctl: &Path, unit: &str, properties: &[String], deadline: Duration) -> Result<()> {
+    let mut arguments = vec!["set-property", "--runtime", "--", unit];
+    arguments.extend(properties.iter().map(String::as_str));
+    command::run(systemctl, &arguments, deadline).with_context(|| format!("systemctl {}", arguments.join(" ")))
+}
 
 /// What is in a file of the cgroup; `None` = there is none.
 fn now(folder: &Path, file: &str) -> Option<String> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! No swap for the jobs while some of it lies on a disk that storage serves from: the kernel lets swap pass `io.max` (see
-//! [`crate::watch`], `swaps`), and a task that waits for it does not freeze. `memory.swap.max` of the slice of the jobs; what is
+//! [`crate::watch`], `swaps`), and a task in the middle of it freezes only seconds later. `memory.swap.max` of the slice of the jobs; what is
 //! in swap already stays there. It outlives the guard. Slow: for the actuator thread only.
 
 use std::path::{Path, PathBuf};
@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use super::squeeze::Squeezed;
-use super::{gone, now};
-use crate::command;
+use super::{gone, now, set_property, unit};
 
 /// Keeps it as it is wanted.
 pub struct SwapActuator {
@@ -19,8 +18,6 @@ pub struct SwapActuator {
     systemctl: PathBuf,
     deadline: Duration,
     allowed: bool,
-    /// It is so in the kernel.
-    taken: bool,
     /// The last try failed, or seemed to: systemd may do later what it was told.
     failed: bool,
 }
@@ -38,7 +35,7 @@ impl SwapActuator {
     /// `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
         let (slice, run, systemctl) = (slice.to_owned(), run.to_owned(), systemctl.to_owned());
-        SwapActuator { slice, run, systemctl, deadline, allowed: false, taken: false, failed: false }
+        SwapActuator { slice, run, systemctl, deadline, allowed: false, failed: false }
     }
 
     /// The same, but if the site lets the jobs have it they keep it, or get it back.
@@ -60,13 +57,15 @@ impl SwapActuator {
             ([], _, None) => return None,
             ([], _, Some(before)) => (None, self.give_back(&before)),
         };
-        (self.taken, self.failed) = (has.is_some() && seen.is_ok(), seen.is_err());
+        self.failed = seen.is_err();
         Some(Squeezed { of: Self::OF, has, seen })
     }
 
     /// Has somebody else given them some? It is taken again with the next [`Self::make`].
     pub fn drifted(&self) -> bool {
-        self.taken && now(&self.slice, Self::FILE).is_some_and(|limit| limit != "0")
+        !self.failed
+            && self.run.join(Self::MEMORY).exists()
+            && now(&self.slice, Self::FILE).is_some_and(|limit| limit != "0")
     }
 
     /// As `SqueezeActuator::tidy`.
@@ -78,7 +77,7 @@ impl SwapActuator {
         if !marker.exists() || self.run.join(Self::MEMORY).exists() {
             return Ok(());
         }
-        gone(&control.join(format!("{}.d/50-{}.conf", self.unit(), Self::PROPERTY)))?;
+        gone(&control.join(format!("{}.d/50-{}.conf", unit(&self.slice), Self::PROPERTY)))?;
         gone(&marker)
     }
 
@@ -108,12 +107,7 @@ impl SwapActuator {
 
     fn set(&self, value: &str) -> Result<()> {
         let property = format!("{}={value}", Self::PROPERTY);
-        command::run(&self.systemctl, &["set-property", "--runtime", "--", self.unit(), &property], self.deadline)
-            .with_context(|| format!("systemctl set-property {property}"))
-    }
-
-    fn unit(&self) -> &str {
-        self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+        set_property(&self.systemctl, unit(&self.slice), &[property], self.deadline)
     }
 }
 

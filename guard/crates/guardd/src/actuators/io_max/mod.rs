@@ -12,6 +12,7 @@ use anyhow::{bail, Context, Result};
 use intf::status::LimitStatus;
 use kernfs::io_max::IoMax;
 
+use super::set_property;
 use crate::command;
 
 /// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
@@ -310,14 +311,12 @@ impl IoMaxActuator {
         if self.unanswered {
             return Ok(false);
         }
-        let mut arguments = vec!["set-property", "--runtime", "--", unit];
-        arguments.extend(properties.iter().map(String::as_str));
-        match command::run(&self.systemctl, &arguments, self.deadline) {
+        match set_property(&self.systemctl, unit, properties, self.deadline) {
             Err(error) if error.is::<command::Unanswered>() => {
                 self.unanswered = true;
                 Ok(false)
             }
-            other => other.map(|()| true).with_context(|| format!("systemctl {}", arguments.join(" "))),
+            other => other.map(|()| true),
         }
     }
 

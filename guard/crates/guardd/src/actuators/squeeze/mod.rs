@@ -12,8 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
-use super::{gone, now};
-use crate::command;
+use super::{gone, now, set_property, unit};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -135,7 +134,7 @@ impl SqueezeActuator {
             return Ok(());
         }
         for property in PROPERTIES.iter().flat_map(|properties| properties.iter()) {
-            gone(&control.join(format!("{}.d/50-{property}.conf", self.unit())))?;
+            gone(&control.join(format!("{}.d/50-{property}.conf", unit(&self.slice))))?;
         }
         gone(&marker)
     }
@@ -148,7 +147,7 @@ impl SqueezeActuator {
             Some(before) if !before.cpus.is_empty() || before.bytes > 0 => before,
             // What an earlier guard has left could not be given back yet.
             Some(Before { assignments, .. }) => Before { assignments, ..self.look(resource) },
-            // Its caps are less already, and not what batch had. They are lifted within seconds.
+            // What is there now are the fail-safe's caps, and not what batch had. They are lifted within seconds.
             None if resource == Resource::Cpu && self.run.join(Failsafe::CAPPED).exists() => return None,
             None => self.look(resource),
         };
@@ -273,14 +272,7 @@ impl SqueezeActuator {
     }
 
     fn systemctl(&self, properties: Vec<String>) -> Result<()> {
-        let mut arguments = vec!["set-property", "--runtime", "--", self.unit()];
-        arguments.extend(properties.iter().map(String::as_str));
-        command::run(&self.systemctl, &arguments, self.deadline)
-            .with_context(|| format!("systemctl {}", arguments.join(" ")))
-    }
-
-    fn unit(&self) -> &str {
-        self.slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+        set_property(&self.systemctl, unit(&self.slice), &properties, self.deadline)
     }
 }
 

@@ -120,7 +120,7 @@ fn what_the_fail_safe_has_left_is_not_what_batch_had() {
     std::fs::write(&marker, "cpu.weight 100\ncpu.max max 100000\n").unwrap();
     rig.put("cpu.weight", "1\n");
     rig.put("cpu.max", "100000 100000\n");
-    assert_eq!(rig.make(0.5, 0.5), [has("1.00 of 2.00 GB of memory")], "the caps are less CPU already");
+    assert_eq!(rig.make(0.5, 0.5), [has("1.00 of 2.00 GB of memory")], "the caps are there still");
     // They are lifted.
     rig.put("cpu.weight", "100\n");
     rig.put("cpu.max", "max 100000\n");
