@@ -85,6 +85,10 @@ def test_a_disk_that_stops_answering(
         assert innocent.status == RUNNING
         what = "threads of XRootD that wait for the disk are seen"
         wait_until(lambda: gauge(guard, "storage-stuck") == "broken", 60, what, explain=guard.why)
+        stuck = guard.status()["stuck_threads"]
+        print(f"they wait in {sorted({one['wait_channel'] for one in stuck})}")
+        assert stuck
+        assert all(one["wait_channel"] for one in stuck), "root sees for what"
         times.append(time.time())
         beside = others.stop()
     finally:

@@ -243,6 +243,33 @@ def test_a_limit_without_the_table_is_an_error_and_not_told(net: Net, config: Pa
     assert told(config).read_text() == "\n"
 
 
+@pytest.mark.parametrize("harm", ["flush ruleset", "delete table inet beer", "flush chain inet beer limit_batch"])
+def test_rules_that_somebody_took_away_are_back_and_that_is_told(net: Net, config: Path, harm: str) -> None:
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("load", config).returncode == 0
+    assert beer_network("limit", config).returncode == 0
+    assert beer_network("limit", config).returncode == 0
+    before = netns.sh("nft -s list table inet beer")
+    assert told(config).read_text() == "16Mbit\n", "nobody has changed anything"
+    netns.sh(f"nft {harm}")
+    result = beer_network("limit", config)
+    assert result.returncode == 0, result.stderr
+    assert netns.sh("nft -s list table inet beer") == before
+    assert told(config).read_text() == "16Mbit\nchanged\n"
+    assert beer_network("limit", config).returncode == 0
+    assert told(config).read_text() == "16Mbit\n", "told once"
+
+
+def test_what_could_not_be_set_is_not_told(net: Net, config: Path) -> None:
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("load", config).returncode == 0
+    assert beer_network("limit", config).returncode == 0
+    netns.sh("nft flush ruleset")
+    asked(config).write_text("32Mbit\n")
+    assert beer_network("limit", config).returncode == 1
+    assert told(config).read_text() == ""
+
+
 def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:
     net.world.run("ip addr add 169.254.169.254/32 dev eth0")
     netns.sh("ip route add 169.254.169.254/32 via 192.0.2.9")

@@ -13,10 +13,12 @@ use intf::journal::Evidence;
 use intf::state::NodeState;
 use intf::status::{FilesystemStatus, GaugeStatus, JobStatus, LimitStatus, ObjectiveStatus, SignalStatus, Status};
 
-use crate::{say, stuck};
+use crate::say;
+use crate::stuck::Stuck;
 
 /// As the startd helper judges it.
 const STALE_NS: u64 = 5_000_000_000;
+const PROC: &str = "/proc";
 
 /// Prints it. Exit status 3 when there is no living guard.
 pub fn show(run: &Path, json: bool, clock: &dyn Clock, out: &mut impl Write) -> Result<ExitCode> {
@@ -29,18 +31,20 @@ pub fn show(run: &Path, json: bool, clock: &dyn Clock, out: &mut impl Write) -> 
         text => text.with_context(|| format!("{}", path.display()))?,
     };
     let status: Status = serde_json::from_str(&text).with_context(|| format!("{}", path.display()))?;
+    let stuck: Vec<Stuck> = status.stuck_threads.iter().map(|thread| Stuck::of(Path::new(PROC), *thread)).collect();
     if json {
         let mut value: serde_json::Value = serde_json::to_value(&status)?;
         if let Some(object) = value.as_object_mut() {
             object.insert("alive".into(), alive.into());
             object.insert("heartbeat_age_ns".into(), age_ns.into());
+            object.insert("stuck_threads".into(), serde_json::to_value(&stuck)?);
         }
         writeln!(out, "{value:#}")?;
     } else {
         if !alive {
             writeln!(out, "NO GUARD IS ALIVE ({}); below is the last that it said.", heartbeat_age(age_ns))?;
         }
-        write!(out, "{}", text_of(&status, clock.realtime_ns()))?;
+        write!(out, "{}", text_of(&status, &stuck, clock.realtime_ns()))?;
     }
     Ok(if alive { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
@@ -62,7 +66,7 @@ fn heartbeat_age(age_ns: Option<u64>) -> String {
     }
 }
 
-fn text_of(status: &Status, now_ns: u64) -> String {
+fn text_of(status: &Status, stuck: &[Stuck], now_ns: u64) -> String {
     let mut lines = Vec::new();
     let precaution = if status.precaution { ", as a precaution" } else { "" };
     lines.push(format!(
@@ -98,7 +102,7 @@ fn text_of(status: &Status, now_ns: u64) -> String {
     lines.extend(status.objectives.iter().map(objective));
     lines.extend(status.gauges.iter().map(gauge));
     lines.extend(status.filesystems.iter().map(filesystem));
-    lines.extend(status.stuck_threads.iter().map(|tid| stuck::line(Path::new("/proc"), *tid)));
+    lines.extend(stuck.iter().map(Stuck::to_string));
     lines.extend(status.signals.iter().map(signal));
     let precautions = &status.precautions;
     lines.push(format!(
@@ -317,6 +321,8 @@ mod tests {
         let (text, _) = shown(run.path(), true, &At(60_000_000_000));
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((value["alive"].as_bool(), value["state"].as_str()), (Some(false), Some("frozen")));
+        let ended = serde_json::json!({ "thread": 1 << 30, "name": null, "wait_channel": null });
+        assert_eq!(value["stuck_threads"], serde_json::json!([ended]));
     }
 
     #[test]

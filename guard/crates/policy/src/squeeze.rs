@@ -109,6 +109,11 @@ impl Squeeze {
         self.share
     }
 
+    /// Does batch have less than all of it?
+    pub fn on(&self) -> bool {
+        self.share < 1.0
+    }
+
     /// Storage is short of it: this was measured. After a squeeze in vain there is none for `backoff_ns`, after two for twice as long.
     pub fn short(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         self.enough_ns = None;
@@ -205,7 +210,7 @@ impl Squeeze {
 
     /// There is nobody to have it.
     pub fn end(&mut self) -> Option<Change> {
-        let squeezed = self.share < 1.0;
+        let squeezed = self.on();
         (self.share, self.too_much) = (1.0, 0.0);
         squeezed.then_some(Change::Over)
     }

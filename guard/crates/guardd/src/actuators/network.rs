@@ -2,7 +2,7 @@
 //! Less network for all of batch: the most that jobs may send to other hosts, and receive from them, as a share of the speed of the
 //! storage interface. Packet rules take CAP_NET_ADMIN, which the guard has not: it writes a rate into its run folder and starts
 //! beer-network-limit.service (cgroup-slices), which sets the rules, reads them back and says in a file of its own what was asked for
-//! then. Slow: for the actuator thread only.
+//! then, and whether somebody else had changed the rules. Slow: for the actuator thread only.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,10 @@ const UNIT: &str = "beer-network-limit.service";
 /// The kernel's arithmetic ends at some 147 Gbit/s (nft_limit_init, net/netfilter/nft_limit.c).
 const MOST_MEGABITS: u64 = 100_000;
 
+/// The guard may not look at packet rules either: at each third look for what somebody else has changed the service does, while there is
+/// a limit.
+const CHECKED_EVERY: u32 = 3;
+
 /// Keeps the limit as it is wanted.
 pub struct NetworkActuator {
     /// What we ask for, a rate or nothing. While it is there some limit of ours may be in force.
@@ -28,6 +32,8 @@ pub struct NetworkActuator {
     deadline: Duration,
     /// What was wanted last, and whether it was so then; `None` = not known, or to be tried again.
     made: Option<(String, bool)>,
+    /// Looks since the service last did.
+    looks: u32,
 }
 
 impl NetworkActuator {
@@ -42,6 +48,7 @@ impl NetworkActuator {
             systemctl: systemctl.to_owned(),
             deadline,
             made: None,
+            looks: 0,
         }
     }
 
@@ -64,14 +71,20 @@ impl NetworkActuator {
         Some(Squeezed { of: Resource::Network.name(), has, seen })
     }
 
-    /// Has somebody else set another limit? That is put right, and what failed is tried again, with the next [`Self::make`].
+    /// Has somebody else set another limit, or taken the rules away? That is put right, and what failed is tried again, with the next
+    /// [`Self::make`].
     pub fn drifted(&mut self) -> bool {
         let Some((made, was_so)) = self.made.take_if(|_| self.asked.exists()) else { return false };
-        if self.told().as_ref() == Some(&made) {
-            self.made = Some((made, true));
-            return false;
+        self.looks += 1;
+        // What it finds wrong the service puts right by itself. If it cannot, it tells nothing any more.
+        let looked = self.looks % CHECKED_EVERY == 0 && self.restart().is_ok();
+        match self.told() {
+            Some((told, changed)) if told == made => {
+                self.made = Some((made, true));
+                looked && changed
+            }
+            _ => was_so,
         }
-        was_so
     }
 
     fn set(&self, rate: &str) -> Result<()> {
@@ -80,20 +93,28 @@ impl NetworkActuator {
             .and_then(|()| std::fs::rename(&fresh, &self.asked))
             .with_context(|| format!("{}", self.asked.display()))?;
         // It may have been done after nobody waited for it any more.
-        if self.told().as_deref() == Some(rate) {
+        let told = || self.told().map(|(told, _)| told);
+        if told().as_deref() == Some(rate) {
             return Ok(());
         }
-        let arguments = ["restart", "--", UNIT];
-        command::run(&self.systemctl, &arguments, self.deadline)
-            .with_context(|| format!("systemctl {}", arguments.join(" ")))?;
-        match self.told() {
+        self.restart()?;
+        match told() {
             Some(now) if now == rate => Ok(()),
             now => bail!("{}: the limit is `{}` and not `{rate}`", self.told.display(), now.unwrap_or_default()),
         }
     }
 
-    fn told(&self) -> Option<String> {
-        std::fs::read_to_string(&self.told).ok().map(|text| text.trim_end().to_owned())
+    fn restart(&self) -> Result<()> {
+        let arguments = ["restart", "--", UNIT];
+        command::run(&self.systemctl, &arguments, self.deadline)
+            .with_context(|| format!("systemctl {}", arguments.join(" ")))
+    }
+
+    /// What the service last said: the limit, and whether somebody else had changed the rules. `None` = nothing is in force.
+    fn told(&self) -> Option<(String, bool)> {
+        let text = std::fs::read_to_string(&self.told).ok()?;
+        let mut lines = text.lines().map(str::to_owned);
+        Some((lines.next()?, lines.next().is_some()))
     }
 }
 
@@ -141,6 +162,25 @@ mod tests {
         assert_eq!(said(actuator.make(1.0, SPEED)), Some((None, true)));
         assert_eq!((said(actuator.make(1.0, SPEED)), told().as_str()), (None, "\n"));
         assert!(!folder.path().join("guard").join(NetworkActuator::ASKED).exists());
+    }
+
+    #[test]
+    fn rules_that_somebody_took_away_are_seen_by_the_service() {
+        let (folder, mut actuator) = rig();
+        actuator.make(0.5, SPEED);
+        let log = folder.path().join("systemctl.said");
+        let restarts = || std::fs::read_to_string(&log).unwrap().lines().count();
+        let drifts = |actuator: &mut NetworkActuator, looks| (0..looks).filter(|_| actuator.drifted()).count();
+        assert_eq!((drifts(&mut actuator, 6), restarts()), (0, 3));
+        std::fs::write(folder.path().join("changed"), "").unwrap();
+        assert_eq!((drifts(&mut actuator, 3), restarts()), (1, 4));
+        assert!(actuator.make(0.5, SPEED).is_none(), "it was put right by the service");
+        std::fs::remove_file(folder.path().join("changed")).unwrap();
+        assert_eq!(drifts(&mut actuator, 3), 0);
+        // It cannot, and says so.
+        std::fs::write(folder.path().join("broken"), "").unwrap();
+        assert_eq!(drifts(&mut actuator, 3), 1);
+        assert_eq!(said(actuator.make(0.5, SPEED)), Some((Some("500Mbit/s of network".into()), false)));
     }
 
     #[test]

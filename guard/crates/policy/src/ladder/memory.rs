@@ -173,9 +173,9 @@ impl Memory {
 
     /// Makes a transition happen and says so.
     pub fn apply(&mut self, mut t: Transition, now_ns: u64, events: &mut Events) {
-        t.to = match (t.deed, t.to, self.limits.throttles.is_empty()) {
-            (Deed::Thaw, NodeState::Closed, false) => NodeState::Throttled,
-            (Deed::Thaw, NodeState::Throttled, true) => NodeState::Closed,
+        t.to = match (t.deed, t.to, self.limited()) {
+            (Deed::Thaw, NodeState::Closed, true) => NodeState::Throttled,
+            (Deed::Thaw, NodeState::Throttled, false) => NodeState::Closed,
             (_, to, _) => to,
         };
         let lasted_ns = match (t.deed, self.freeze) {
@@ -205,15 +205,49 @@ impl Memory {
         if let Some(freeze) = &mut self.freeze {
             freeze.ordered |= t.cause == Cause::Ordered;
         }
-        if t.to != self.state || t.deed == Deed::Extend {
+        // An emergency is one for the same reason after all have left.
+        let same = t.to == NodeState::Emergency && t.cause == Cause::Left;
+        if t.deed == Deed::Extend {
             self.since_ns = now_ns;
             self.counters.since_ns = now_ns;
         }
-        self.admitting &= !matches!(t.to, NodeState::Open | NodeState::Closed);
-        self.state = t.to;
-        // An emergency is one for the same reason after all have left.
-        if t.to != NodeState::Emergency || t.cause != Cause::Left {
-            self.reason = t.cause;
+        self.enter(t.to, if same { self.reason } else { t.cause }, now_ns);
+    }
+
+    fn enter(&mut self, to: NodeState, reason: Cause, now_ns: u64) {
+        if to != self.state {
+            self.since_ns = now_ns;
+            self.counters.since_ns = now_ns;
+        }
+        self.admitting &= !matches!(to, NodeState::Open | NodeState::Closed);
+        (self.state, self.reason) = (to, reason);
+    }
+
+    /// Is somebody limited on a disk, or batch as a whole in what it may have?
+    pub fn limited(&self) -> bool {
+        !self.limits.throttles.is_empty() || self.squeezes.iter().any(Squeeze::on)
+    }
+
+    /// Where to when nobody is limited any more.
+    pub fn unlimited(&self) -> NodeState {
+        if self.admitting {
+            NodeState::Open
+        } else {
+            NodeState::Closed
+        }
+    }
+
+    /// Batch as a whole has got less or all of something; says so. While jobs run that is a state of its own.
+    pub fn squeezed(&mut self, cause: Cause, deed: Deed, about: &About, now_ns: u64, events: &mut Events) {
+        let to = match (self.state, self.limited()) {
+            (NodeState::Open | NodeState::Closed, true) => NodeState::Throttled,
+            (NodeState::Throttled, false) => self.unlimited(),
+            (state, _) => state,
+        };
+        self.say(cause, deed, to, now_ns, events, |event| about.describe(event));
+        if to != self.state {
+            self.admitting |= self.state == NodeState::Open;
+            self.enter(to, cause, now_ns);
         }
     }
 

@@ -253,7 +253,7 @@ impl Ladder {
         // from it would see the next breach later, and the one after that not at all. Where precautions are needless and
         // frequent their budget suspends them, and then that is learned.
         // Nor while somebody uses a limited share: what storage is like then is not what it is like.
-        let squeezed = memory.squeezes.iter().any(|squeeze| squeeze.share() < 1.0);
+        let squeezed = memory.squeezes.iter().any(Squeeze::on);
         self.acting = memory.freeze.is_some() || recently || memory.limits.throttles.in_use(now_ns) || squeezed;
         self.actions(&view, events)
     }
@@ -312,7 +312,7 @@ impl Ladder {
                 Some(Change::Over) => (Cause::SqueezeOver, Deed::Restore(resource)),
                 None => continue,
             };
-            memory.say(cause, deed, memory.state, now_ns, events, |event| about.describe(event));
+            memory.squeezed(cause, deed, &about, now_ns, events);
         }
     }
 

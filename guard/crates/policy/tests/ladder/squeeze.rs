@@ -38,7 +38,8 @@ fn short(seconds: u64) -> Steps {
 fn what_storage_is_short_of_batch_gets_less_of_and_nobody_stands_still() {
     let steps = short(15);
     assert_eq!(shares(&steps), (0.25, 1.0));
-    assert_eq!((steps.state(), steps.actions().hold, steps.actions().admit), (NodeState::Closed, Hold::Nobody, false));
+    let now = (steps.state(), steps.actions().hold, steps.actions().admit);
+    assert_eq!(now, (NodeState::Throttled, Hold::Nobody, false));
     let less = (Cause::GaugeAbove, Deed::Squeeze(Resource::Cpu));
     assert_eq!(steps.said(), [(Cause::GaugeAbove, Deed::Close), less, less]);
     assert_eq!((steps.events[1].gauge, steps.events[1].measure.map(|m| m.value)), (Some(0), Some(0.5)));
@@ -54,9 +55,9 @@ fn it_gets_it_back_bit_by_bit_and_not_before_it_is_over_for_long() {
     steps.gauges = vec![gauge(0.05, Resource::Cpu)];
     steps.run(31 * S);
     assert!((shares(&steps).0 - 0.55).abs() < 1e-3, "{:?}", shares(&steps));
-    assert_eq!(steps.state(), NodeState::Open, "new jobs share what there is");
+    assert_eq!((steps.state(), steps.actions().admit), (NodeState::Throttled, true), "new jobs share what there is");
     steps.run(60 * S);
-    assert_eq!(shares(&steps), (1.0, 1.0));
+    assert_eq!((shares(&steps), steps.state()), ((1.0, 1.0), NodeState::Open));
     assert_eq!(steps.said().last(), Some(&(Cause::SqueezeOver, Deed::Restore(Resource::Cpu))));
 }
 
@@ -226,13 +227,14 @@ fn who_does_not_hear_storage_for_long_leaves_batch_its_least_and_freezes_nobody(
         let least = |steps: &Steps| (shares(steps), steps.actions().least, steps.actions().hold);
         assert_eq!(least(&steps), ((0.05, 1.0), true, Hold::Nobody));
         steps.run(600 * S);
-        assert_eq!((least(&steps), steps.state()), (((0.05, 1.0), true, Hold::Nobody), NodeState::Closed));
+        assert_eq!((least(&steps), steps.state()), (((0.05, 1.0), true, Hold::Nobody), NodeState::Throttled));
+        assert!(!steps.actions().admit);
         assert_eq!(steps.said(), [(cause, Deed::Close), (cause, Deed::Squeeze(Resource::Cpu))]);
         assert_eq!(steps.events[1].objective, Some(1));
         // What is heard again is trusted bit by bit.
         steps.verdicts[1].signal = SignalState::Fresh;
         steps.run(9 * S);
-        assert_eq!((least(&steps), steps.state()), (((0.05, 1.0), false, Hold::Nobody), NodeState::Open));
+        assert_eq!((least(&steps), steps.actions().admit), (((0.05, 1.0), false, Hold::Nobody), true));
         steps.run(2 * S);
         assert!((shares(&steps).0 - 0.15).abs() < 1e-3, "{:?}", shares(&steps));
         steps.run(100 * S);
@@ -270,6 +272,34 @@ fn what_a_silence_took_is_not_taken_for_in_vain_when_storage_turns_out_to_be_sho
     steps.run(40 * S);
     assert_eq!(shares(&steps).0, 1.0, "there is nobody to have it");
     assert!(steps.actions().least, "batch of other nodes may be there");
+}
+
+#[test]
+fn of_a_freeze_they_come_back_with_as_little_as_they_had_and_the_node_is_open_when_they_have_all() {
+    let mut steps = short(15);
+    steps.ordered = true;
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.ordered = false;
+    steps.run(S);
+    assert_eq!((steps.state(), shares(&steps).0), (NodeState::Throttled, 0.25));
+    assert_eq!(steps.said().last(), Some(&(Cause::OrderOver, Deed::Thaw)));
+    steps.gauges = vec![gauge(0.05, Resource::Cpu)];
+    // A precaution is over where it began.
+    steps.level(Level::Weak);
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.run(2 * S);
+    assert_eq!(steps.state(), NodeState::Throttled);
+    steps.level(Level::Calm);
+    steps.run(120 * S);
+    assert_eq!((steps.state(), shares(&steps).0), (NodeState::Open, 1.0));
+    // With nobody there who could have less there is nothing to throttle.
+    let mut steps = short(15);
+    steps.jobs = Some(0);
+    steps.step();
+    assert_eq!((steps.state(), shares(&steps).0), (NodeState::Closed, 1.0));
+    assert_eq!(steps.said().last(), Some(&(Cause::SqueezeOver, Deed::Restore(Resource::Cpu))));
 }
 
 #[test]

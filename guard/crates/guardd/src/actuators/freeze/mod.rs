@@ -5,6 +5,7 @@
 //! The kernel answers the write at once and reports `frozen 1` in `cgroup.events` when the last task stands still;
 //! a task in an uninterruptible wait delays that until its I/O returns. So the write and its effect are two times.
 
+mod brakes;
 mod knob;
 mod slice;
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use policy::{Hold, JobSet};
 use rustix::fs::{Mode, OFlags};
 
+use super::brakes::Brakes;
 use super::knob::Knob;
 use super::{FreezeError, Freezer};
 use crate::jobs::JobTable;
@@ -22,6 +23,7 @@ struct JobKnob {
 #[derive(Debug)]
 pub struct SliceFreezer {
     slice: Knob,
+    brakes: Brakes,
     /// By place.
     jobs: Vec<Option<JobKnob>>,
     /// Whom we froze, or found frozen when we came. Who stands still otherwise was suspended by somebody else
@@ -42,6 +44,7 @@ impl SliceFreezer {
     pub fn new(slice: impl Into<PathBuf>) -> Self {
         SliceFreezer {
             slice: Knob::new(slice.into()),
+            brakes: Brakes::default(),
             jobs: Vec::new(),
             ours: JobSet::default(),
             known: false,
@@ -60,6 +63,7 @@ impl SliceFreezer {
         SliceFreezer {
             before: bytes.map(|bytes| bytes.chunks_exact(8).filter_map(number).collect()),
             memory: rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).ok(),
+            brakes: Brakes::new(run),
             ..SliceFreezer::new(slice)
         }
     }
@@ -122,6 +126,10 @@ impl SliceFreezer {
 
 impl Freezer for SliceFreezer {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
+        match hold {
+            Hold::All => self.brakes.lift(&self.slice.cgroup),
+            Hold::Jobs(_) | Hold::Nobody => self.brakes.put_back(&self.slice.cgroup),
+        }
         match hold {
             // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
             Hold::All => self.slice.write(true),

@@ -115,11 +115,13 @@ impl SqueezeActuator {
         OF.into_iter().filter_map(make).collect()
     }
 
-    /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
+    /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`]. While all of batch stands
+    /// still its CPU is the freezer's matter.
     pub fn drifted(&mut self) -> bool {
         let slice = &self.slice;
-        let other =
-            |knobs: &&mut Vec<Knob>| knobs.iter().any(|knob| now(slice, knob.file).is_some_and(|now| now != knob.seen));
+        let changed = |knob: &Knob| now(slice, knob.file).is_some_and(|now| now != knob.seen);
+        let lifted = |knob: &Knob| knob.file.starts_with("cpu.") && now(slice, "cgroup.freeze").as_deref() == Some("1");
+        let other = |knobs: &&mut Vec<Knob>| knobs.iter().any(|knob| changed(knob) && !lifted(knob));
         self.applied.iter_mut().filter(other).map(Vec::clear).count() > 0
     }
 

@@ -98,6 +98,12 @@ fn what_somebody_else_changed_is_put_right() {
     assert!(rig.actuator.drifted());
     assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
     assert!(rig.kernel().starts_with("0-1|"));
+    // For a freeze the guard lifts what would slow it down.
+    rig.put("cgroup.freeze", "1\n");
+    rig.put("cpu.idle", "0\n");
+    assert!(!rig.actuator.drifted());
+    rig.put("cgroup.freeze", "0\n");
+    assert!(rig.actuator.drifted());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Throttled: after a freeze those who made storage slow get their disk back bit by bit. Others run as they like, and new
-//! jobs are let in while storage has slack. Left when nobody is limited any more, or for a freeze.
+//! Throttled: after a freeze those who made storage slow get their disk back bit by bit, and others run as they like; or batch as a
+//! whole has less of what storage is short of ([`crate::squeeze`]). New jobs are let in while storage has slack. Left when nobody is
+//! limited any more, or for a freeze.
 
 use super::{escalate, freeze, make_room, make_way, Rung};
 use crate::event::{Cause, Deed};
@@ -41,12 +42,11 @@ impl Rung for Throttled {
 fn in_vain(memory: &mut Memory, view: &View) -> Option<Transition> {
     let filesystem = memory.limits.end_in_vain(view.now_ns)?;
     let about = memory.limits.about(filesystem);
-    memory.limits.throttles.is_empty().then(|| lift(Cause::BatchInnocent, about, memory))
+    (!memory.limited()).then(|| lift(Cause::BatchInnocent, about, memory))
 }
 
 fn lift(cause: Cause, about: About, memory: &Memory) -> Transition {
-    let to = if memory.admitting { NodeState::Open } else { NodeState::Closed };
-    Transition { to, deed: Deed::Lift, hold: Hold::Nobody, ..freeze(cause, about) }
+    Transition { to: memory.unlimited(), deed: Deed::Lift, hold: Hold::Nobody, ..freeze(cause, about) }
 }
 
 /// Evidence that does not call for a freeze at once: weak, on a disk that batch uses, and on which it is limited.
@@ -93,5 +93,5 @@ fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
         }
         None => memory.limits.throttles.give_up(config.innocent_backoff_ns, now_ns),
     }
-    memory.limits.throttles.is_empty().then(|| lift(Cause::ThrottleOver, About::default(), memory))
+    (!memory.limited()).then(|| lift(Cause::ThrottleOver, About::default(), memory))
 }

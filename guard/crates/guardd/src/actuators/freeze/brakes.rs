@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What slows a slice down, and its freeze with it: a task whose slice has used up its quota of CPU hears of the freeze in the next period
+//! (100 ms), and one of an idle slice (`cpu.idle`) when nobody else wants the CPU. Where the guard has put it so both are lifted for the
+//! freeze itself, and back before anybody runs again. To systemd nothing has changed. What a site has set by itself stays: if the guard
+//! dies in the freeze nobody would know of it.
+
+use std::path::{Path, PathBuf};
+
+use policy::Resource;
+
+use crate::actuators::now;
+use crate::actuators::squeeze::SqueezeActuator;
+
+/// What was lifted.
+#[derive(Debug, Default)]
+pub(super) struct Brakes {
+    /// The run folder; `None` = nothing is lifted.
+    run: Option<PathBuf>,
+    quota: Option<String>,
+    idle: bool,
+}
+
+impl Brakes {
+    /// For a guard with this run folder.
+    pub fn new(run: &Path) -> Brakes {
+        Brakes { run: Some(run.to_owned()), ..Brakes::default() }
+    }
+
+    /// Does nothing where the guard has taken no CPU from batch, which is the rule.
+    pub fn lift(&mut self, slice: &Path) {
+        let taken = self.run.as_ref().and_then(|run| now(run, SqueezeActuator::MEMORY)).unwrap_or_default();
+        if !taken.lines().any(|line| line.split(' ').next() == Some(Resource::Cpu.name())) {
+            return;
+        }
+        if let Some(quota) = now(slice, "cpu.max").filter(|quota| !free(quota)) {
+            if write(slice, "cpu.max", "max") {
+                self.quota = Some(quota);
+            }
+        }
+        if now(slice, "cpu.idle").as_deref() == Some("1") {
+            self.idle |= write(slice, "cpu.idle", "0");
+        }
+    }
+
+    /// What somebody else has set meanwhile stays.
+    pub fn put_back(&mut self, slice: &Path) {
+        if let Some(quota) = self.quota.take().filter(|_| now(slice, "cpu.max").is_some_and(|now| free(&now))) {
+            write(slice, "cpu.max", &quota);
+        }
+        if std::mem::take(&mut self.idle) {
+            write(slice, "cpu.idle", "1");
+        }
+    }
+}
+
+fn free(quota: &str) -> bool {
+    quota.starts_with("max")
+}
+
+/// Whatever comes of it, the freeze goes on; what is not as it should be the actuator thread puts right.
+fn write(slice: &Path, name: &str, text: &str) -> bool {
+    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(slice.join(name));
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slice, which is the run folder, too.
+    fn slice(quota: &str, idle: &str, taken: &str) -> (tempfile::TempDir, Brakes) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("cpu.max", quota), ("cpu.idle", idle), (SqueezeActuator::MEMORY, taken)] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let brakes = Brakes::new(folder.path());
+        (folder, brakes)
+    }
+
+    fn of(slice: &tempfile::TempDir) -> [String; 2] {
+        ["cpu.max", "cpu.idle"].map(|name| now(slice.path(), name).unwrap())
+    }
+
+    #[test]
+    fn a_quota_and_idleness_are_lifted_and_put_back_once() {
+        let (slice, mut brakes) = slice("5000 100000\n", "1\n", "memory MemoryHigh=infinity\ncpu CPUQuota=\n");
+        // Told again that it is to stand still it does not forget what it had.
+        for _ in 0..2 {
+            brakes.lift(slice.path());
+            assert_eq!(of(&slice), ["max", "0"]);
+        }
+        brakes.put_back(slice.path());
+        assert_eq!(of(&slice), ["5000 100000", "1"]);
+        std::fs::write(slice.path().join("cpu.max"), "max 100000").unwrap();
+        brakes.put_back(slice.path());
+        assert_eq!(of(&slice)[0], "max 100000", "it is somebody else's by now");
+    }
+
+    #[test]
+    fn what_is_set_meanwhile_stays_and_where_there_is_nothing_nothing_is_done() {
+        let (slice, mut brakes) = slice("5000 100000\n", "0\n", "cpu CPUQuota=\n");
+        brakes.lift(slice.path());
+        std::fs::write(slice.path().join("cpu.max"), "2500 100000").unwrap();
+        brakes.put_back(slice.path());
+        assert_eq!(of(&slice), ["2500 100000", "0"]);
+        std::fs::remove_file(slice.path().join("cpu.max")).unwrap();
+        brakes.lift(slice.path());
+        brakes.put_back(slice.path());
+        assert!(!slice.path().join("cpu.max").exists());
+    }
+
+    #[test]
+    fn what_a_site_has_set_by_itself_stays() {
+        let (slice, mut brakes) = slice("5000 100000\n", "1\n", "memory MemoryHigh=infinity\n");
+        brakes.lift(slice.path());
+        assert_eq!(of(&slice), ["5000 100000", "1"]);
+    }
+}
