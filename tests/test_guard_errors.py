@@ -101,3 +101,37 @@ def test_missing_slice(node: Machine, guard: Guard) -> None:
     guard.wait_for_state("closed", timeout=60)
     node.execute("systemctl start beer-jobs.slice")
     guard.wait_for_state("open", timeout=120)
+
+
+@pytest.mark.full
+def test_a_full_disk_below_the_journal(node: Machine, guard: Guard) -> None:
+    """Decisions go on, and what could not be written is counted; when there is room again it is written."""
+    folder = "/var/lib/beer/journal"
+    node.execute(
+        f"systemctl stop beer-guard && mount -t tmpfs -o size=64k,mode=0755 tmpfs {folder} && "
+        f"dd if=/dev/zero of={folder}/others bs=4k count=16 status=none; systemctl start beer-guard",
+        timeout=120,
+    )
+    wait_until(lambda: guard.metric("beer_journal_errors_total", absent=0) > 0, 60, "it is counted")
+    guard.wait_for_state("open", timeout=120)
+    node.execute("beer freeze --for 3s")
+    wait_until(guard.frozen, 30, "decisions go on")
+    wait_until(lambda: not guard.frozen(), 60, "and so does their end")
+    assert not guard.decisions(), "the disk was not full: nothing was tried"
+    node.execute(f"rm {folder}/others")
+    node.execute("beer drain --why 'room again'")
+    wait_until(lambda: "room again" in guard.why(), 60, "it is written again", explain=guard.why)
+    node.execute("beer resume")
+
+
+@pytest.mark.full
+def test_the_kernel_tells_the_guard_in_its_sandbox_of_pressure(node: Machine, guard: Guard) -> None:
+    """Three resources each of storage.slice and of the host. A trigger is a pressure file that is open for writing."""
+    guard.wait_for_state("open", timeout=120)
+    opened = node.execute(
+        "cd /proc/$(systemctl show -P MainPID beer-guard); for fd in fd/*; do case $(readlink $fd) in "
+        "*pressure*) echo $(readlink $fd) $(sed -n 's/^flags:.*\\([0-9]\\)$/\\1/p' fdinfo/${fd#fd/});; esac; done"
+    ).stdout.split("\n")
+    writable = {line.split()[0] for line in opened if line.endswith(" 2")}
+    assert len(writable) == 6, opened
+    assert "sets no trigger" not in node.execute("journalctl -u beer-guard -o cat").stdout
