@@ -85,7 +85,7 @@ def test_a_network_hog_gets_less_of_a_network_that_is_full(
     seen = figures("network hog, a gauge", parts, guard, time_of, struck, jobs)
     print(guard.why())
     assert seen["attack"]["over_objective"] <= 0.01, guard.why()
-    assert [one for one in guard.decisions() if (one.cause, one.action) == ("gauge_above", "squeeze")], guard.why()
+    assert [one for one in guard.decisions() if (one.cause, one.action) == ("gauge_above", "less_network")], guard.why()
     assert not guard.frozen()
     assert innocent.status == RUNNING
     assert_one_run(innocent)

@@ -114,8 +114,9 @@ def test_a_full_disk_below_the_journal(node: Machine, guard: Guard) -> None:
     )
     wait_until(lambda: guard.metric("beer_journal_errors_total", absent=0) > 0, 60, "it is counted")
     guard.wait_for_state("open", timeout=120)
-    node.execute("beer freeze --for 3s")
+    node.execute("beer freeze --for 1min")
     wait_until(guard.frozen, 30, "decisions go on")
+    node.execute("beer resume")
     wait_until(lambda: not guard.frozen(), 60, "and so does their end")
     assert not guard.decisions(), "the disk was not full: nothing was tried"
     node.execute(f"rm {folder}/others")

@@ -139,7 +139,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     seen = "both were seen"
     wait_until(lambda: guard.metric("beer_limit_drifts_total") >= drifts + 2, 30, seen, explain=guard.why)
 
-    # A twentieth of a CPU is enough to stand still with.
+    # With a twentieth of a CPU they would stand still later.
     node.execute("beer freeze --for 10min")
     wait_until(guard.frozen, 30, "frozen with a quota", explain=guard.why)
     print(*(line for line in guard.why().splitlines() if "frozen" in line), sep="\n")

@@ -260,14 +260,24 @@ def test_rules_that_somebody_took_away_are_back_and_that_is_told(net: Net, confi
     assert told(config).read_text() == "16Mbit\n", "told once"
 
 
-def test_what_could_not_be_set_is_not_told(net: Net, config: Path) -> None:
+def test_what_could_not_be_set_is_not_told_and_tried_again(net: Net, config: Path) -> None:
     asked(config).write_text("16Mbit\n")
     assert beer_network("load", config).returncode == 0
     assert beer_network("limit", config).returncode == 0
+    before = netns.sh("nft -s list table inet beer")
     netns.sh("nft flush ruleset")
-    asked(config).write_text("32Mbit\n")
+    good = config.read_text()
+    config.write_text(f"{good}storage_port = never\n")
     assert beer_network("limit", config).returncode == 1
     assert told(config).read_text() == ""
+    config.write_text(good)
+    # Meanwhile the guard wants another one.
+    asked(config).write_text("32Mbit\n")
+    assert beer_network("limit", config).returncode == 0
+    assert told(config).read_text() == "32Mbit\n"
+    asked(config).write_text("16Mbit\n")
+    assert beer_network("limit", config).returncode == 0
+    assert netns.sh("nft -s list table inet beer") == before
 
 
 def test_instance_metadata_is_out_of_reach(net: Net, config: Path) -> None:

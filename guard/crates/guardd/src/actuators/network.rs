@@ -32,7 +32,7 @@ pub struct NetworkActuator {
     deadline: Duration,
     /// What was wanted last, and whether it was so then; `None` = not known, or to be tried again.
     made: Option<(String, bool)>,
-    /// Looks since the service last did.
+    /// How often it was looked.
     looks: u32,
 }
 

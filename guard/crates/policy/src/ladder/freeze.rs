@@ -175,6 +175,7 @@ impl Memory {
             self.armed = false;
             self.counters.precautions += 1;
         } else {
+            self.admitting = false;
             self.on_trial = None;
             self.counters.freezes += 1;
             if !less {
@@ -187,6 +188,7 @@ impl Memory {
         if let Some(freeze) = &mut self.freeze {
             freeze.hold_since_ns = now_ns;
             freeze.precaution = false;
+            self.admitting = false;
             self.counters.freezes += 1;
             self.counters.hold_ns = freeze.hold_ns.max(self.config.hold_ns);
         }

@@ -74,7 +74,7 @@ pub(super) struct Memory {
     pub left_ns: Option<u64>,
     /// Who has stood still for how long.
     pub stood: Stood,
-    /// New jobs are let in while others are limited.
+    /// New jobs are let in while others are limited. Not after a freeze before there was slack.
     pub admitting: bool,
     /// How often those who were blamed were not to blame, since they last were.
     pub misjudged: u32,
@@ -175,7 +175,7 @@ impl Memory {
     pub fn apply(&mut self, mut t: Transition, now_ns: u64, events: &mut Events) {
         t.to = match (t.deed, t.to, self.limited()) {
             (Deed::Thaw, NodeState::Closed, true) => NodeState::Throttled,
-            (Deed::Thaw, NodeState::Throttled, false) => NodeState::Closed,
+            (Deed::Thaw, NodeState::Throttled, false) => self.unlimited(),
             (_, to, _) => to,
         };
         let lasted_ns = match (t.deed, self.freeze) {

@@ -261,7 +261,7 @@ impl Ladder {
     /// An error budget may keep it closed for long after what closed it is over: the journal is to know.
     fn note_error_budget(&mut self, view: &View, now_ns: u64, events: &mut Events) {
         let memory = &mut self.memory;
-        if memory.state != NodeState::Closed {
+        if !matches!(memory.state, NodeState::Closed | NodeState::Throttled) {
             self.budget_said = false;
         } else if let Some((Cause::Budget, about)) = view.against.filter(|_| !self.budget_said) {
             self.budget_said = true;
@@ -344,7 +344,7 @@ impl Ladder {
             None => memory.state == NodeState::Open,
         };
         let reason = match memory.state {
-            NodeState::Closed => view.against.map_or(memory.reason, |(cause, _)| cause),
+            NodeState::Closed | NodeState::Throttled => view.against.map_or(memory.reason, |(cause, _)| cause),
             _ => memory.reason,
         };
         Actions {

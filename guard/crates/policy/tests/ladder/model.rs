@@ -261,11 +261,13 @@ fn a_storage_daemon_that_is_gone_closes_the_node_and_freezes_nothing() {
     model.signal = false;
     model.run(S);
     assert_eq!(model.ladder.state(), NodeState::Open, "a restart takes a moment");
-    model.run(60 * S);
+    model.run(20 * S);
     assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Closed, 0));
+    model.run(40 * S);
+    assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Throttled, 0));
     model.signal = true;
     model.requests.clear();
-    model.run(5 * S);
+    model.run(120 * S);
     assert_eq!((model.ladder.state(), model.frozen_ns), (NodeState::Open, 0));
 }
 

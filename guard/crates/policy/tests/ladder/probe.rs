@@ -202,7 +202,7 @@ fn a_probe_that_has_gone_closes_the_node_and_one_that_never_was_does_not() {
     assert_eq!(disks.ladder.state(), NodeState::Open);
     let mut disks = Disks::new(4, true);
     disks.probed = false;
-    disks.run(60 * S);
+    disks.run(20 * S);
     assert_eq!((disks.ladder.state(), disks.hold), (NodeState::Closed, Hold::Nobody));
     assert!(disks.said(Cause::SignalMissing), "{:?}", disks.events);
     disks.probed = true;

@@ -285,6 +285,18 @@ fn of_a_freeze_they_come_back_with_as_little_as_they_had_and_the_node_is_open_wh
     assert_eq!((steps.state(), shares(&steps).0), (NodeState::Throttled, 0.25));
     assert_eq!(steps.said().last(), Some(&(Cause::OrderOver, Deed::Thaw)));
     steps.gauges = vec![gauge(0.05, Resource::Cpu)];
+    steps.run(3 * S);
+    assert!(steps.actions().admit);
+    // After a freeze new jobs wait for slack, as ever.
+    steps.ordered = true;
+    steps.step();
+    steps.ordered = false;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().admit), (NodeState::Throttled, false));
+    steps.drained = true;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().reason), (NodeState::Throttled, Cause::Drained));
+    steps.drained = false;
     // A precaution is over where it began.
     steps.level(Level::Weak);
     steps.step();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What slows a slice down, and its freeze with it: a task whose slice has used up its quota of CPU hears of the freeze in the next period
-//! (100 ms), and one of an idle slice (`cpu.idle`) when nobody else wants the CPU. Where the guard has put it so both are lifted for the
-//! freeze itself, and back before anybody runs again. To systemd nothing has changed. What a site has set by itself stays: if the guard
-//! dies in the freeze nobody would know of it.
+//! What slows a slice down, and its freeze with it: a task whose slice has used up its quota of CPU stands still only in the next period
+//! (100 ms), and one of an idle slice (`cpu.idle`) when nobody else wants the CPU. Where the guard has put it so both are lifted for a
+//! freeze of the whole slice, and back before anybody runs again. To systemd nothing has changed. What a site has set by itself stays: if
+//! the guard dies in the freeze nobody would know of it.
 
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,7 @@ impl Brakes {
 
     /// Does nothing where the guard has taken no CPU from batch, which is the rule.
     pub fn lift(&mut self, slice: &Path) {
-        let taken = self.run.as_ref().and_then(|run| now(run, SqueezeActuator::MEMORY)).unwrap_or_default();
-        if !taken.lines().any(|line| line.split(' ').next() == Some(Resource::Cpu.name())) {
+        if !self.taken() {
             return;
         }
         if let Some(quota) = now(slice, "cpu.max").filter(|quota| !free(quota)) {
@@ -42,14 +41,24 @@ impl Brakes {
         }
     }
 
-    /// What somebody else has set meanwhile stays.
+    /// Unless batch has got all of it back meanwhile. Another quota that it has got stays.
     pub fn put_back(&mut self, slice: &Path) {
-        if let Some(quota) = self.quota.take().filter(|_| now(slice, "cpu.max").is_some_and(|now| free(&now))) {
+        let (quota, idle) = (self.quota.take(), std::mem::take(&mut self.idle));
+        if (quota.is_none() && !idle) || !self.taken() {
+            return;
+        }
+        if let Some(quota) = quota.filter(|_| now(slice, "cpu.max").is_some_and(|now| free(&now))) {
             write(slice, "cpu.max", &quota);
         }
-        if std::mem::take(&mut self.idle) {
+        if idle {
             write(slice, "cpu.idle", "1");
         }
+    }
+
+    /// Has the guard taken CPU from batch?
+    fn taken(&self) -> bool {
+        let taken = self.run.as_ref().and_then(|run| now(run, SqueezeActuator::MEMORY)).unwrap_or_default();
+        taken.lines().any(|line| line.split(' ').next() == Some(Resource::Cpu.name()))
     }
 }
 
@@ -107,6 +116,15 @@ mod tests {
         brakes.lift(slice.path());
         brakes.put_back(slice.path());
         assert!(!slice.path().join("cpu.max").exists());
+    }
+
+    #[test]
+    fn what_batch_got_back_while_it_stood_still_is_not_taken_again() {
+        let (slice, mut brakes) = slice("5000 100000\n", "1\n", "cpu CPUQuota=\n");
+        brakes.lift(slice.path());
+        std::fs::remove_file(slice.path().join(SqueezeActuator::MEMORY)).unwrap();
+        brakes.put_back(slice.path());
+        assert_eq!(of(&slice), ["max", "0"]);
     }
 
     #[test]

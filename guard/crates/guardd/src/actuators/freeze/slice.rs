@@ -126,13 +126,13 @@ impl SliceFreezer {
 
 impl Freezer for SliceFreezer {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
-        match hold {
-            Hold::All => self.brakes.lift(&self.slice.cgroup),
-            Hold::Jobs(_) | Hold::Nobody => self.brakes.put_back(&self.slice.cgroup),
+        if hold != Hold::All {
+            self.brakes.put_back(&self.slice.cgroup);
         }
         match hold {
-            // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
-            Hold::All => self.slice.write(true),
+            // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference. Who waits for his quota is
+            // told before it is lifted: nothing comes before that one write.
+            Hold::All => self.slice.write(true).map(|()| self.brakes.lift(&self.slice.cgroup)),
             // First they, then their parent: nobody runs for a moment who is not to.
             Hold::Jobs(set) => self.write_jobs(&set).and_then(|()| self.slice.write(false)),
             Hold::Nobody => self.write_jobs(&JobSet::default()).and(self.slice.write(false)),

@@ -199,12 +199,19 @@ impl SqueezeActuator {
     fn give_back(&mut self, resource: Resource) -> Option<Squeezed> {
         let before = self.before[resource as usize].clone()?;
         // Also where it has been stopped: systemd would make the next one as this one was.
-        let done = self.systemctl(self.returns(&before.assignments));
-        if done.is_ok() {
-            self.before[resource as usize] = None;
-            self.applied[resource as usize].clear();
+        let assignments = self.returns(&before.assignments);
+        let done = self.systemctl(assignments.clone());
+        if done.is_err() {
+            return Some(Squeezed { of: resource.name(), has: None, seen: done });
         }
-        let seen = done.and_then(|()| self.remember());
+        self.before[resource as usize] = None;
+        let ours = std::mem::take(&mut self.applied[resource as usize]);
+        let mut seen = self.remember();
+        // The end of a freeze, which had lifted it, has put it back just then.
+        let back = |knob: &Knob| knob.file.starts_with("cpu.") && now(&self.slice, knob.file).as_ref() == Some(&knob.seen);
+        if seen.is_ok() && ours.iter().any(back) {
+            seen = self.systemctl(assignments);
+        }
         Some(Squeezed { of: resource.name(), has: None, seen })
     }
 
