@@ -208,7 +208,8 @@ impl SqueezeActuator {
         let ours = std::mem::take(&mut self.applied[resource as usize]);
         let mut seen = self.remember();
         // The end of a freeze, which had lifted it, has put it back just then.
-        let back = |knob: &Knob| knob.file.starts_with("cpu.") && now(&self.slice, knob.file).as_ref() == Some(&knob.seen);
+        let back =
+            |knob: &Knob| knob.file.starts_with("cpu.") && now(&self.slice, knob.file).as_ref() == Some(&knob.seen);
         if seen.is_ok() && ours.iter().any(back) {
             seen = self.systemctl(assignments);
         }
