@@ -7,7 +7,8 @@
 //! between are evidence, which is judged elsewhere.
 //!
 //! Whether they do it by themselves shows when batch makes way ([`Filled::make_way`]): they have room then, or get more done. If neither,
-//! the disk can do more than one thing at a time, whatever the kernel says of it.
+//! the disk can do more than one thing at a time, whatever the kernel says of it. Where batch makes way as soon as it begins nothing can
+//! show: clients never had less. It then makes way until the disk has room.
 
 use intf::segment::layout::MAX_FILESYSTEMS;
 
@@ -35,6 +36,8 @@ pub const TAKEN: f32 = 0.05;
 const TRIAL_NS: u64 = 15_000_000_000;
 const SHOWS: f32 = 0.25;
 const MEASURABLE: f32 = 0.2;
+/// And if it had taken that for so long before, or what clients got done before is what they get without batch: two of `MEMORY_NS`.
+const KNOWN_NS: u64 = 6_000_000_000;
 /// In vain: it is tried again after so long, and after twice as long each time.
 const AGAIN_NS: u64 = 60_000_000_000;
 const AGAIN_MAX_NS: u64 = 3_600_000_000_000;
@@ -62,6 +65,8 @@ struct Disk {
     /// For how long it must have; when it had last had that.
     wanted_ns: u64,
     ended_ns: Option<u64>,
+    /// Since when batch takes a measurable part of it.
+    taken_ns: Option<u64>,
     trial: Trial,
     /// It was in vain so often; not tried again before then.
     in_vain: u32,
@@ -114,8 +119,9 @@ impl Filled {
         Filled { disks: [Disk::default(); MAX_FILESYSTEMS], at_ns: now_ns, filesystems: 0, trials: 0 }
     }
 
-    /// What clients got since the last time; which filesystems are on disks that turn, bit by index.
-    pub fn note(&mut self, loads: &[FilesystemLoad], rotational: u128, now_ns: u64) {
+    /// What clients got since the last time; which filesystems are on disks that turn, bit by index; and batch's part of each (NaN or a
+    /// shorter slice = not known).
+    pub fn note(&mut self, loads: &[FilesystemLoad], rotational: u128, parts: &[f32], now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.at_ns);
         self.at_ns = now_ns;
         // After a silence it is as before until more is known.
@@ -125,6 +131,8 @@ impl Filled {
             if !contains(rotational, index) {
                 continue;
             }
+            let takes = parts.get(index).is_some_and(|part| *part >= MEASURABLE);
+            disk.taken_ns = takes.then(|| disk.taken_ns.unwrap_or(now_ns));
             disk.add(load, kept);
             disk.judge(now_ns);
             self.filesystems |= if disk.filled { bit(index) } else { 0 };
@@ -153,7 +161,8 @@ impl Filled {
 
     /// Batch is to leave this part of the disk's work to them.
     pub fn make_way(&mut self, filesystem: u16, part: f32, now_ns: u64) {
-        if let Some(disk) = self.disks.get_mut(usize::from(filesystem)).filter(|_| part >= MEASURABLE) {
+        let Some(disk) = self.disks.get_mut(usize::from(filesystem)).filter(|_| part >= MEASURABLE) else { return };
+        if disk.taken_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= KNOWN_NS) {
             disk.trial = Trial { at_ns: now_ns, requests: disk.requests, part };
             self.trials |= bit(filesystem.into());
         }
@@ -193,11 +202,13 @@ mod tests {
         now_ns: u64,
         /// Requests per tick.
         requests: f32,
+        /// Batch's part of the first one.
+        part: f32,
     }
 
     impl Rig {
         fn new() -> Rig {
-            Rig { filled: Filled::new(0), now_ns: 0, requests: 2.0 }
+            Rig { filled: Filled::new(0), now_ns: 0, requests: 2.0, part: 0.0 }
         }
 
         /// This part of the requests is slow, and this part of the ticks has some in flight, for so long. Filled?
@@ -211,7 +222,7 @@ mod tests {
                     SlowEnd { requests, slow: requests * slow, found: requests * slow / 8.0, usual: requests / 400.0 };
                 loads[2] = loads[0];
                 self.now_ns += TICK;
-                self.filled.note(&loads, 0b11, self.now_ns);
+                self.filled.note(&loads, 0b11, &[self.part], self.now_ns);
             }
             assert_eq!(self.filled.filesystems() >> 1, 0);
             self.filled.filesystems() == 1
@@ -269,11 +280,24 @@ mod tests {
     }
 
     #[test]
+    fn where_batch_makes_way_as_soon_as_it_begins_nothing_can_show() {
+        let mut rig = Rig::new();
+        rig.run(1.0, 0.9, 20.0);
+        rig.part = 0.4;
+        rig.run(1.0, 0.9, 2.0);
+        rig.filled.make_way(0, 0.4, rig.now_ns);
+        rig.part = 0.0;
+        assert!(rig.run(1.0, 0.9, 60.0));
+        assert_eq!(rig.filled.in_vain(rig.now_ns), None, "clients have all that they had before it came");
+    }
+
+    #[test]
     fn what_batch_leaves_to_clients_shows_or_it_was_in_vain() {
         // They have as much as before, more, and room.
         let cases = [(0.4, 2.0, 1.0, Some(0)), (0.4, 2.4, 1.0, None), (0.4, 2.0, 0.7, None), (0.1, 2.0, 1.0, None)];
         for (part, requests, busy, in_vain) in cases {
             let mut rig = Rig::new();
+            rig.part = part;
             rig.run(1.0, 0.9, 20.0);
             rig.filled.make_way(0, part, rig.now_ns);
             rig.requests = requests;

@@ -44,7 +44,7 @@ impl Limits {
 
     /// What those who are limited do, and what clients get beside them.
     pub fn note(&mut self, inputs: &Inputs<'_>, step: f32, now_ns: u64) {
-        self.filled.note(inputs.filesystems, inputs.rotational, now_ns);
+        self.filled.note(inputs.filesystems, inputs.rotational, inputs.batch_share_now, now_ns);
         let filled = self.filled.filesystems();
         self.throttles.of_living(&inputs.living, inputs.filesystems.len());
         self.throttles.note_use(inputs.used, now_ns);

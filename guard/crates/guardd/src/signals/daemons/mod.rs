@@ -5,7 +5,7 @@
 //! **Reads**: what the page cache answers takes no time, be it ever so much: of what a disk reads for the daemons batch has its share of
 //! the requests that took some. A share of requests and not of time, for who has a lower I/O priority waits for longer and gets less.
 //! Which clients they are of tell those that wait in the storage layer, looked at with every tick: among themselves all of batch
-//! are served alike.
+//! are served alike. While none of batch's has come back, batch has what the disk read beyond what came back of others.
 //!
 //! **Writes** are gathered in memory and reach the disk when those who wrote may have gone: what was written and is not on the disk
 //! yet is kept in an account, and what a disk writes for the daemons is drawn from it in proportion.
@@ -59,6 +59,10 @@ impl Work {
         Work { requests: (self.requests - other.requests).max(0.0), bytes: (self.bytes - other.bytes).max(0.0) }
     }
 
+    fn least(self, other: Work) -> Work {
+        Work { requests: self.requests.min(other.requests), bytes: self.bytes.min(other.bytes) }
+    }
+
     fn times(self, share: f64) -> Work {
         Work { requests: self.requests * share, bytes: self.bytes * share }
     }
@@ -73,6 +77,40 @@ pub struct Done {
     pub read_ns: f64,
     /// What it wrote.
     pub writes: Work,
+}
+
+/// Requests that wait in the storage layer, at a tick and at the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    tick: u64,
+    now: Work,
+    before: Work,
+}
+
+impl Queue {
+    fn add(&mut self, request: Work, tick: u64) {
+        self.pass(tick);
+        self.now = self.now.plus(request);
+    }
+
+    fn pass(&mut self, tick: u64) {
+        match tick - self.tick {
+            0 => {}
+            1 => self.before = std::mem::take(&mut self.now),
+            _ => (self.now, self.before) = Default::default(),
+        }
+        self.tick = tick;
+    }
+
+    /// What is in it, or was a tick ago: a freeze that has just begun may have emptied it.
+    fn lately(mut self, tick: u64) -> Work {
+        self.pass(tick);
+        if self.now.requests > self.before.requests {
+            self.now
+        } else {
+            self.before
+        }
+    }
 }
 
 /// Of batch, and of all clients.
@@ -97,8 +135,9 @@ struct Account {
     written: Classes<u64>,
     /// Bytes that were written and are not on the disk yet.
     dirty: Classes<f64>,
-    /// What batch has done.
+    /// What batch has done, and what waits there for batch.
     done: Work,
+    queue: Queue,
 }
 
 /// The same of one job.
@@ -107,6 +146,7 @@ struct Cell {
     waited: u64,
     dirty: f64,
     done: Work,
+    queue: Queue,
 }
 
 struct Row {
@@ -137,6 +177,8 @@ pub struct Daemons {
     /// When requests were last looked at, and how long before that the time before.
     looked_ns: u64,
     tick_ns: u64,
+    /// How often they were.
+    tick: u64,
     /// A request of a client that is not known yet: the records are worth another look.
     strangers: bool,
     /// From where each job comes, in ascending order.
@@ -157,6 +199,7 @@ impl Default for Daemons {
             clients: Vec::new(),
             looked_ns: 0,
             tick_ns: 1,
+            tick: 0,
             strangers: false,
             claims: Vec::with_capacity(CLAIMS),
             claims_version: 0,
@@ -223,6 +266,7 @@ impl Daemons {
     pub fn tick(&mut self, now_ns: u64) {
         self.tick_ns = now_ns.saturating_sub(self.looked_ns).min(TICK_MOST_NS);
         self.looked_ns = now_ns;
+        self.tick += 1;
     }
 
     /// A request waits.
@@ -232,13 +276,15 @@ impl Daemons {
         if matches!(kind.op(), Op::Write | Op::Sync | Op::Pacing | Op::Stall) {
             return;
         }
-        let tick_ns = self.tick_ns;
+        let (tick_ns, tick) = (self.tick_ns, self.tick);
+        let work = Work::new(1, request.bytes);
         let Some((account, of)) = self.account(request.series.filesystem) else { return };
         of.waited.all = of.waited.all.saturating_add(tick_ns);
         if kind.class() != Class::Batch {
             return;
         }
         of.waited.batch = of.waited.batch.saturating_add(tick_ns);
+        of.queue.add(work, tick);
         let Some(client) = request.client else { return };
         let Some(known) = self.clients.get(client as usize) else {
             self.strangers = true;
@@ -248,6 +294,7 @@ impl Daemons {
         let row = self.rows.get_mut(usize::from(place)).and_then(Option::as_mut).filter(|row| row.number == number);
         if let Some(cell) = row.and_then(|row| row.cells.get_mut(account)) {
             cell.waited = cell.waited.saturating_add(tick_ns);
+            cell.queue.add(work, tick);
         }
     }
 
@@ -334,13 +381,15 @@ impl Daemons {
         (account.waited, account.reads, account.slow_reads, account.writes) = Default::default();
         account.slow_from = if known { slow_bucket(done.read_ns).unwrap_or(slow_from) } else { 0 };
         let came = if known { slow_reads } else { reads };
-        let read = match came.all.requests > 0.0 {
-            true => Work {
+        let by_time = done.reads.times(part(waited.batch as f64, waited.all as f64));
+        let read = match (came.batch.requests > 0.0, came.all.requests > 0.0) {
+            (true, _) => Work {
                 requests: done.reads.requests * part(came.batch.requests, came.all.requests),
                 bytes: done.reads.bytes * part(came.batch.bytes, came.all.bytes),
             },
-            // None has come back yet.
-            false => done.reads.times(part(waited.batch as f64, waited.all as f64)),
+            // Of batch none has come back yet: the disk reads many places for one request of several, and in a freeze they do not come.
+            (false, true) => done.reads.less(came.all).least(by_time),
+            (false, false) => by_time,
         };
         let wrote = done.writes.times(part(dirty.batch, dirty.all));
         account.done = account.done.plus(read).plus(wrote);
@@ -358,6 +407,19 @@ impl Daemons {
     pub fn batch(&self, filesystem: usize) -> Work {
         let account = self.account_of.get(filesystem).and_then(|account| self.accounts.get(usize::from(*account)));
         account.map(|account| account.done).unwrap_or_default()
+    }
+
+    /// What waits there for batch.
+    pub fn queued(&self, filesystem: usize) -> Work {
+        let account = self.account_of.get(filesystem).and_then(|account| self.accounts.get(usize::from(*account)));
+        account.map(|account| account.queue.lately(self.tick)).unwrap_or_default()
+    }
+
+    /// And for this job.
+    pub fn queued_of(&self, place: usize, number: u64, filesystem: usize) -> Work {
+        let account = self.account_of.get(filesystem);
+        let cell = self.row(place, number).zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
+        cell.map(|cell| cell.queue.lately(self.tick)).unwrap_or_default()
     }
 
     fn row(&self, place: usize, number: u64) -> Option<&Row> {

@@ -186,6 +186,44 @@ fn who_has_a_lower_priority_waits_for_longer_and_does_no_more_for_it() {
 }
 
 #[test]
+fn while_none_of_batch_has_come_back_it_has_what_the_disk_read_beyond_what_others_got() {
+    let mut rig = Rig::new();
+    rig.settle(50, 0);
+    rig.daemons.served(0, Class::Storage, 8, 8 * MIB, 30_000_000);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 24);
+    rig.daemons.wait(0, Op::Read, Class::Storage, None, 6);
+    rig.settle(20, 0);
+    assert_eq!(rig.done(0), [12, 12, 0]);
+    // No more than its part of those that wait: a disk reads ahead, too.
+    rig.daemons.served(0, Class::Storage, 2, 2 * MIB, 30_000_000);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(1), 1);
+    rig.daemons.wait(0, Op::Read, Class::Storage, None, 9);
+    rig.settle(20, 0);
+    assert_eq!(rig.done(0), [14, 12, 2]);
+}
+
+#[test]
+fn what_waits_there_is_known_for_a_tick_longer_than_it_does() {
+    let mut rig = Rig::new();
+    let queued = |rig: &Rig| {
+        let of = |job: (usize, u64)| rig.daemons.queued_of(job.0, job.1, 0);
+        [rig.daemons.queued(0), of(rig.a), of(rig.b), rig.daemons.queued(1)].map(|work| work.requests as u64)
+    };
+    rig.daemons.tick(1_000_000_000);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 24);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(1), 1);
+    rig.daemons.wait(0, Op::Read, Class::Storage, None, 9);
+    assert_eq!(queued(&rig), [25, 24, 1, 0]);
+    rig.daemons.tick(1_040_000_000);
+    rig.daemons.wait(0, Op::Read, Class::Batch, Some(0), 3);
+    assert_eq!(queued(&rig), [25, 24, 1, 0]);
+    rig.daemons.tick(1_080_000_000);
+    assert_eq!(queued(&rig), [3, 3, 0, 0]);
+    rig.daemons.tick(1_120_000_000);
+    assert_eq!(queued(&rig), [0; 4]);
+}
+
+#[test]
 fn what_takes_some_time_depends_on_the_disk() {
     // Half a millisecond is nothing for a disk with a head and a lot for a flash disk, on which 40 us are some time; 2 ms always are.
     for (read_ns, found) in [(8e6, [0, 0, 10]), (200e3, [0, 10, 10]), (100e3, [10, 10, 10]), (1e9, [0, 0, 10])] {

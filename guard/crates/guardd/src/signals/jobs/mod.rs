@@ -159,8 +159,9 @@ pub struct Jobs {
     version: u64,
     /// There was a reading before: a job that is new now has done all its work since then.
     known: bool,
-    /// At the last reading all stood still.
+    /// At the last reading all stood still; and that was the first one in a freeze.
     still: bool,
+    stopped: bool,
     scratch: Vec<(usize, f32)>,
     fault: Option<String>,
 }
@@ -178,6 +179,7 @@ impl Jobs {
             version: 0,
             known: false,
             still: false,
+            stopped: false,
             scratch: Vec::with_capacity(JobSet::PLACES),
             fault: None,
         }
@@ -256,6 +258,7 @@ impl Jobs {
         let still = board.hold == Hold::All;
         let late = still && self.still;
         let again = self.still && !still;
+        self.stopped = still && !self.still;
         if again {
             next = Next::Base;
         }
@@ -263,7 +266,12 @@ impl Jobs {
             let seen = seen.get(filesystem).copied().unwrap_or_default();
             let (requests, bytes) = (seen.reads + seen.writes, seen.read_bytes + seen.write_bytes);
             let asked = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
-            let through = counted(board.daemons.batch(filesystem));
+            let mut through = board.daemons.batch(filesystem);
+            if self.stopped {
+                // What waits for a disk in the daemons makes it slow, and what of it is done in the freeze is not counted any more.
+                through = through.plus(board.daemons.queued(filesystem));
+            }
+            let through = counted(through);
             if !self.known || again {
                 spell.over = false;
                 spell.whole.base(&seen);
@@ -336,7 +344,11 @@ impl Jobs {
             for (filesystem, (meter, _)) in
                 through.iter_mut().zip(&self.spells).enumerate().filter(|(_, (_, s))| s.over)
             {
-                let (requests, bytes) = counted(daemons.of(place, *number, filesystem));
+                let mut done = daemons.of(place, *number, filesystem);
+                if self.stopped {
+                    done = done.plus(daemons.queued_of(place, *number, filesystem));
+                }
+                let (requests, bytes) = counted(done);
                 meter.pass(requests, bytes);
             }
         }

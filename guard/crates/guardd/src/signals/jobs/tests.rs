@@ -286,6 +286,31 @@ fn who_works_through_the_daemons_is_named_like_everybody() {
 }
 
 #[test]
+fn who_waits_in_the_daemons_when_all_are_stopped_is_named_before_anything_of_it_has_come_back() {
+    let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
+    rig.read();
+    rig.through(Some("hog.scope"), 0);
+    rig.works("calm.scope", DISK, 1);
+    rig.read();
+    assert_eq!(rig.guilty(0), None);
+    rig.board.daemons.tick(rig.now_ns);
+    rig.board.daemons.wait(0, Op::Read, Class::Batch, Some(0), 24);
+    rig.board.hold = Hold::All;
+    rig.read();
+    assert_eq!(rig.guilty(0), named("hog.scope"));
+    rig.read();
+    assert_eq!(rig.guilty(0), named("hog.scope"));
+    // That it waited is no work that it does when it runs again.
+    rig.board.hold = Hold::Nobody;
+    rig.read();
+    rig.works("calm.scope", DISK, 50);
+    rig.read();
+    rig.works("calm.scope", DISK, 50);
+    rig.read();
+    assert_eq!(rig.guilty(0), named("calm.scope"));
+}
+
+#[test]
 fn what_the_daemons_do_while_all_stand_still_is_nobodys_guilt() {
     let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
     rig.through(Some("hog.scope"), 50);
