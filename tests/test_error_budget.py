@@ -18,7 +18,8 @@ from test_protection_disk import QUIET, RATE
 
 CONFIG = "/etc/beer/guard.toml"
 CACHED = 1  # the seed of reads that are then in memory
-WITHIN = 75  # per cent of the requests are within what storage is promised then
+# Per cent of the requests come to the client within what storage is promised then; of the disk alone they take less.
+WITHIN = 5
 
 
 def promise(node: Machine, milliseconds: float) -> None:
@@ -44,7 +45,7 @@ def test_no_job_starts_while_the_budget_is_spent_too_fast(
     let_storage_be_alone(6 * QUIET)
     usual = percentile(storage.stop(), WITHIN) * 1e3
     print(f"{WITHIN} % of the requests take less than {usual:.1f} ms, which is the promise from now on")
-    promise(node, usual)
+    promise(node, max(usual, 2.0))
     guard.wait_for_state("open", timeout=120)
 
     began = time.time()
