@@ -2,7 +2,8 @@
 """Jobs that made a disk slow run again one after the other, the oldest first: all of them at once would be the attack
 anew.
 
-Victim: the storage client outside the node. There is no innocent: who is one does not wait (test_protection_disk.py).
+What the storage client outside the node saw is told and not judged: that it is protected is test_protection_disk.py's,
+and so is the innocent, who does not wait.
 """
 
 from __future__ import annotations

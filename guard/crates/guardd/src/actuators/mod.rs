@@ -44,6 +44,14 @@ fn now(folder: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim_end().to_owned())
 }
 
+/// Writes a file of the cgroup. Not made where there is none: that would be a file of a folder that is no cgroup.
+fn write(folder: &Path, file: &str, text: &str) -> Result<()> {
+    let path = folder.join(file);
+    let open = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
+    open.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
+        .with_context(|| format!("{}", path.display()))
+}
+
 /// Removes a file that may be gone already.
 pub(crate) fn gone(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {

@@ -17,6 +17,8 @@ use crate::actuators::FreezeError;
 use crate::shared::{lock, Owner};
 
 mod gauges;
+mod leaving;
+mod silence;
 
 const TICK_NS: u64 = 20_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -429,111 +431,6 @@ fn a_reader_of_the_view_and_a_full_channel_hold_nothing_up() {
 }
 
 #[test]
-fn in_an_emergency_batch_of_other_nodes_waits_while_there_is_evidence_also_without_jobs_here() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    rig.pass(3_000_000_000);
-    rig.control.ladder =
-        Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::Nobody, rig.clock.monotonic_ns());
-    rig.pass(3_000_000_000);
-    assert!(rig.state().starts_with("state=emergency") && !rig.control.shaping.held());
-    rig.hang(true);
-    rig.pass(2_000_000_000);
-    assert!(rig.control.shaping.held(), "{}", rig.state());
-    rig.hang(false);
-    rig.pass(2_000_000_000);
-    assert!(rig.control.shaping.held(), "not for a moment only");
-    rig.pass(rig.control.config.ladder.hold_max_ns);
-    assert!(rig.state().starts_with("state=emergency") && !rig.control.shaping.held());
-}
-
-#[test]
-fn who_leaves_can_be_reaped_by_his_monitor_and_a_monitor_alone_is_no_job() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    let scope = |rig: &Rig, name: &str| rig.folders.path().join("jobs.slice").join(name);
-    for name in ["libpod-a.scope", "libpod-conmon-a.scope"] {
-        std::fs::create_dir(scope(&rig, name)).unwrap();
-    }
-    rig.pass(3 * SECOND_NS);
-    rig.control.shared.orders.freeze_until_ns.store(u64::MAX, Ordering::Relaxed);
-    rig.pass(SECOND_NS);
-    assert_eq!(rig.writes(), [Hold::All], "nobody leaves");
-    rig.control.shared.orders.freeze_until_ns.store(0, Ordering::Relaxed);
-    rig.control.ladder =
-        Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::All, rig.clock.monotonic_ns());
-    rig.pass(SECOND_NS);
-    let job = Hold::Jobs(rig.control.board.jobs.living());
-    assert_eq!((rig.writes().last(), rig.control.freezer.applied()), (Some(&job), job));
-    // It is killed; its monitor has a moment to live.
-    std::fs::remove_dir(scope(&rig, "libpod-a.scope")).unwrap();
-    rig.pass(2 * SECOND_NS);
-    assert!(rig.state().starts_with("state=emergency") && !rig.control.freezer.applied().any(), "{}", rig.state());
-    assert_eq!(lock(&rig.control.shared.snapshot).jobs, Some(0));
-    rig.pass(rig.control.config.ladder.emergency_quiet_ns + 5 * SECOND_NS);
-    assert!(rig.state().starts_with("state=open"), "{}", rig.state());
-}
-
-#[test]
-fn a_monitor_whose_container_was_ended_runs_while_the_others_stand_still() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    let scope = |rig: &Rig, name: &str| rig.folders.path().join("jobs.slice").join(name);
-    for name in ["libpod-a.scope", "libpod-conmon-a.scope", "docker-b.scope"] {
-        std::fs::create_dir(scope(&rig, name)).unwrap();
-    }
-    rig.pass(3 * SECOND_NS);
-    rig.control.shared.orders.freeze_until_ns.store(u64::MAX, Ordering::Relaxed);
-    rig.pass(SECOND_NS);
-    assert_eq!(rig.control.freezer.applied(), Hold::All);
-    std::fs::remove_dir(scope(&rig, "libpod-a.scope")).unwrap();
-    rig.pass(SECOND_NS);
-    let other = Hold::Jobs(rig.control.board.jobs.living());
-    assert_eq!((rig.control.freezer.applied(), rig.control.board.jobs.count()), (other, 1));
-    std::fs::remove_dir(scope(&rig, "libpod-conmon-a.scope")).unwrap();
-    rig.pass(SECOND_NS);
-    assert_eq!(rig.control.freezer.applied(), Hold::All);
-}
-
-#[test]
-fn the_next_guard_knows_of_an_emergency() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    rig.control.ladder =
-        Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::Nobody, rig.clock.monotonic_ns());
-    assert!(!rig.control.state_file.emergency());
-    rig.pass(1_000_000_000);
-    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "killed");
-    rig.control.stop();
-    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
-}
-
-#[test]
-fn what_is_not_heard_for_long_leaves_batch_its_least_also_in_the_storage_daemons() {
-    let mut rig = Rig::new(RecordingFreezer::default());
-    rig.pass(5 * SECOND_NS);
-    rig.wishes.try_iter().count();
-    let shaping = |rig: &Rig| std::fs::read(rig.folders.path().join("shaping")).unwrap_or_default();
-    let number = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-    rig.daemon = false;
-    rig.pass(31 * SECOND_NS);
-    assert!(rig.wishes.try_iter().next().is_none());
-    rig.pass(2 * SECOND_NS);
-    let wish = rig.wishes.try_iter().last().unwrap();
-    assert_eq!((wish.shares.of(Resource::Cpu), wish.said, wish.cause), (0.05, true, "signal_stale"));
-    assert!(wish.little, "of the disks themselves too");
-    // One record: every filesystem, a MiB and eight requests per second, for as long as its lease.
-    let file = shaping(&rig);
-    assert_eq!((file[12], &file[64..72], number(&file, 72), number(&file, 80)), (1, &[0xff; 8][..], 1 << 20, 8));
-    assert!(number(&file, 24) > rig.clock.monotonic_ns() && !rig.control.shaping.held() && rig.writes().is_empty());
-    rig.daemon = true;
-    rig.pass(2 * SECOND_NS);
-    assert!(number(&shaping(&rig), 24) <= rig.clock.monotonic_ns(), "it says nothing any more");
-    assert!(!rig.wishes.try_iter().last().unwrap().little);
-    let mut later = |_| {
-        rig.pass(SECOND_NS);
-        rig.wishes.try_iter().last()
-    };
-    assert_eq!((0..120).filter_map(&mut later).last().unwrap().shares, Shares::default());
-}
-
-#[test]
 fn the_wall_clock_may_jump_and_the_loop_may_be_held_up() {
     let mut rig = frozen_rig();
     let day_ns = 24 * 3600 * SECOND_NS as i64;
@@ -555,48 +452,4 @@ fn the_wall_clock_may_jump_and_the_loop_may_be_held_up() {
     assert!(rig.state().starts_with("state=open admit=1"), "{}", rig.state());
     assert_eq!(rig.writes(), writes, "nobody was frozen for it");
     assert!(!rig.control.ladder.counters().weak_suspended);
-}
-
-/// Something is lost, and comes back.
-type Loss = fn(&mut Rig, bool);
-
-#[test]
-fn a_signal_that_is_lost_closes_the_node_after_its_grace_time_and_freezes_nobody() {
-    let cases: [(&str, u64, Loss); 4] = [
-        ("signal_stale", 2, |rig, back| rig.daemon = back),
-        ("gauge_stale", 10, |rig, back| rig.watch = back),
-        ("self_check", 12, |rig, back| {
-            let text = if back { "8:0 rbytes=1 wbytes=0 rios=1 wios=0 dbytes=0 dios=0\n" } else { "8:0 damaged\n" };
-            std::fs::write(rig.folders.path().join("jobs.slice/io.stat"), text).unwrap();
-        }),
-        ("signal_missing", 2, |rig, back| {
-            let path = rig.folders.path().join("beer.lat");
-            std::fs::write(path, "no segment").unwrap();
-            if back {
-                rig.writer =
-                    SegmentWriter::create(&rig.folders.path().join("beer.lat"), 2, &[("/data/01", 8, 0)], 64, 64)
-                        .unwrap();
-            }
-        }),
-    ];
-    for (reason, grace_s, lose) in cases {
-        let mut rig = Rig::new(RecordingFreezer::default());
-        lose(&mut rig, true);
-        rig.pass(10 * SECOND_NS);
-        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
-        lose(&mut rig, false);
-        rig.pass(grace_s * SECOND_NS - SECOND_NS);
-        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
-        rig.pass(3 * SECOND_NS);
-        assert!(rig.state().starts_with("state=closed admit=0"), "{reason}: {}", rig.state());
-        assert!(rig.state().contains(&format!("reason={reason} ")), "{}", rig.state());
-        rig.pass(120 * SECOND_NS);
-        assert_eq!((rig.writes(), rig.control.shaping.held()), (vec![], false), "{reason}");
-        lose(&mut rig, true);
-        rig.pass(20 * SECOND_NS);
-        assert!(rig.state().contains(" admit=1"), "{reason}: {}", rig.state());
-        // Of a silence for long batch had its least of the CPU, and gets it back bit by bit.
-        rig.pass(120 * SECOND_NS);
-        assert!(rig.state().starts_with("state=open admit=1"), "{reason}: {}", rig.state());
-    }
 }

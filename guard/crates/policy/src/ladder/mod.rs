@@ -271,8 +271,8 @@ impl Ladder {
         }
     }
 
-    /// Batch as a whole gets less of what storage is short of, in any state: it closes the node by itself. While all stand still
-    /// nothing is learned from it.
+    /// Batch as a whole gets less of what storage is short of, in any state; while jobs run that is one of its own, throttled. While all
+    /// stand still nothing is learned from it.
     fn squeeze(&mut self, view: &View, events: &mut Events) {
         let memory = &mut self.memory;
         let still = memory.freeze.is_some_and(|freeze| freeze.hold == Hold::All);

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use policy::Resource;
 
-use crate::actuators::now;
 use crate::actuators::squeeze::SqueezeActuator;
+use crate::actuators::{now, write};
 
 /// What was lifted.
 #[derive(Debug, Default)]
@@ -26,18 +26,19 @@ impl Brakes {
         Brakes { run: Some(run.to_owned()), ..Brakes::default() }
     }
 
-    /// Does nothing where the guard has taken no CPU from batch, which is the rule.
+    /// Does nothing where the guard has taken no CPU from batch, which is the rule. Whatever comes of it, the freeze goes on; what is not
+    /// as it should be the actuator thread puts right.
     pub fn lift(&mut self, slice: &Path) {
         if !self.taken() {
             return;
         }
         if let Some(quota) = now(slice, "cpu.max").filter(|quota| !free(quota)) {
-            if write(slice, "cpu.max", "max") {
+            if write(slice, "cpu.max", "max").is_ok() {
                 self.quota = Some(quota);
             }
         }
         if now(slice, "cpu.idle").as_deref() == Some("1") {
-            self.idle |= write(slice, "cpu.idle", "0");
+            self.idle |= write(slice, "cpu.idle", "0").is_ok();
         }
     }
 
@@ -48,10 +49,10 @@ impl Brakes {
             return;
         }
         if let Some(quota) = quota.filter(|_| now(slice, "cpu.max").is_some_and(|now| free(&now))) {
-            write(slice, "cpu.max", &quota);
+            let _ = write(slice, "cpu.max", &quota);
         }
         if idle {
-            write(slice, "cpu.idle", "1");
+            let _ = write(slice, "cpu.idle", "1");
         }
     }
 
@@ -64,12 +65,6 @@ impl Brakes {
 
 fn free(quota: &str) -> bool {
     quota.starts_with("max")
-}
-
-/// Whatever comes of it, the freeze goes on; what is not as it should be the actuator thread puts right.
-fn write(slice: &Path, name: &str, text: &str) -> bool {
-    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(slice.join(name));
-    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).is_ok()
 }
 
 #[cfg(test)]

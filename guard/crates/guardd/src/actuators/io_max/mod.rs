@@ -4,7 +4,7 @@
 //! takes for another one (it puts limits for a device-mapper volume on the disk below). Slow: for the actuator thread only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use intf::status::LimitStatus;
 use kernfs::io_max::IoMax;
 
-use super::set_property;
+use super::{set_property, write};
 use crate::command;
 
 /// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
@@ -248,7 +248,7 @@ impl IoMaxActuator {
         let mut first = Ok(());
         for wanted in wanted {
             self.vanished.remove(&wanted.device);
-            match write(folder, wanted) {
+            match write(folder, "io.max", &wanted.line()) {
                 Err(error) if no_such_device(&error) => _ = self.vanished.insert(wanted.device),
                 made => first = first.and(made),
             }
@@ -387,17 +387,6 @@ fn gone(folder: &Path) -> bool {
 
 fn now(folder: &Path, device: (u32, u32)) -> Result<IoMax> {
     IoMax::read(folder, device)?.with_context(|| format!("{}: no io.max: is the io controller on?", folder.display()))
-}
-
-fn write(folder: &Path, limits: &IoMax) -> Result<()> {
-    let path = folder.join("io.max");
-    // Not made where there is none: that would be a file of a folder that is no cgroup.
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(&path)
-        .with_context(|| format!("{}", path.display()))?;
-    file.write_all(limits.line().as_bytes()).with_context(|| format!("{}", path.display()))
 }
 
 #[cfg(test)]

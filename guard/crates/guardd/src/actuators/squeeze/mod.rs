@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
-use super::{gone, now, set_property, unit};
+use super::{gone, now, set_property, unit, write};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -183,7 +183,7 @@ impl SqueezeActuator {
         }
         if resource == Resource::Memory {
             // The kernel takes memory back for whoever writes this, and that is not to be PID 1.
-            knobs.iter().try_for_each(|knob| write(&self.slice, knob))?;
+            knobs.iter().try_for_each(|knob| write(&self.slice, knob.file, &knob.seen))?;
         }
         let told = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value));
         // What this share does not need is as it was before.
@@ -284,14 +284,6 @@ impl SqueezeActuator {
     fn systemctl(&self, properties: Vec<String>) -> Result<()> {
         set_property(&self.systemctl, unit(&self.slice), &properties, self.deadline)
     }
-}
-
-fn write(folder: &Path, knob: &Knob) -> Result<()> {
-    let path = folder.join(knob.file);
-    // Not made where there is none: that would be a file of a folder that is no cgroup.
-    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
-    file.and_then(|mut file| std::io::Write::write_all(&mut file, knob.seen.as_bytes()))
-        .with_context(|| format!("{}", path.display()))
 }
 
 #[cfg(test)]

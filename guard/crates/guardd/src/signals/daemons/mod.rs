@@ -405,21 +405,16 @@ impl Daemons {
 
     /// What batch has done on the disk of a filesystem through the daemons; only grows until a restart.
     pub fn batch(&self, filesystem: usize) -> Work {
-        let account = self.account_of.get(filesystem).and_then(|account| self.accounts.get(usize::from(*account)));
-        account.map(|account| account.done).unwrap_or_default()
+        self.account_at(filesystem).map(|account| account.done).unwrap_or_default()
     }
 
     /// What waits there for batch.
     pub fn queued(&self, filesystem: usize) -> Work {
-        let account = self.account_of.get(filesystem).and_then(|account| self.accounts.get(usize::from(*account)));
-        account.map(|account| account.queue.lately(self.tick)).unwrap_or_default()
+        self.account_at(filesystem).map(|account| account.queue.lately(self.tick)).unwrap_or_default()
     }
 
-    /// And for this job.
-    pub fn queued_of(&self, place: usize, number: u64, filesystem: usize) -> Work {
-        let account = self.account_of.get(filesystem);
-        let cell = self.row(place, number).zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
-        cell.map(|cell| cell.queue.lately(self.tick)).unwrap_or_default()
+    fn account_at(&self, filesystem: usize) -> Option<&Account> {
+        self.accounts.get(usize::from(*self.account_of.get(filesystem)?))
     }
 
     fn row(&self, place: usize, number: u64) -> Option<&Row> {
@@ -433,10 +428,16 @@ impl Daemons {
 
     /// What it has done.
     pub fn of(&self, place: usize, number: u64, filesystem: usize) -> Work {
-        let row = self.row(place, number);
-        let account = self.account_of.get(filesystem);
-        let cell = row.zip(account).and_then(|(row, account)| row.cells.get(usize::from(*account)));
-        cell.map(|cell| cell.done).unwrap_or_default()
+        self.cell(place, number, filesystem).map(|cell| cell.done).unwrap_or_default()
+    }
+
+    /// What waits there for it.
+    pub fn queued_of(&self, place: usize, number: u64, filesystem: usize) -> Work {
+        self.cell(place, number, filesystem).map(|cell| cell.queue.lately(self.tick)).unwrap_or_default()
+    }
+
+    fn cell(&self, place: usize, number: u64, filesystem: usize) -> Option<&Cell> {
+        self.row(place, number)?.cells.get(usize::from(*self.account_of.get(filesystem)?))
     }
 }
 

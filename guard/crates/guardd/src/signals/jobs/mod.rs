@@ -265,11 +265,12 @@ impl Jobs {
         for (filesystem, spell) in self.spells.iter_mut().enumerate() {
             let seen = seen.get(filesystem).copied().unwrap_or_default();
             let (requests, bytes) = (seen.reads + seen.writes, seen.read_bytes + seen.write_bytes);
-            let asked = board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
             // What waits for a disk in the daemons makes it slow, and what of it is done in the freeze is not counted any more.
             let queued = if self.stopped { board.daemons.queued(filesystem) } else { Work::default() };
             let through = counted(board.daemons.batch(filesystem).plus(queued));
-            let asked = (asked.0 + counted(queued).0, asked.1 + counted(queued).1);
+            let (requests_asked, bytes_asked) =
+                board.operations.get(filesystem).map_or((0, 0), |traffic| traffic.batch);
+            let asked = (requests_asked + counted(queued).0, bytes_asked + counted(queued).1);
             if !self.known || again {
                 spell.over = false;
                 spell.whole.base(&seen);
