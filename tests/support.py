@@ -49,6 +49,15 @@ def disk_requests(node: Machine, cgroup: str, *kinds: str) -> int:
     return sum(int(word.split("=")[1]) for word in io if word.split("=")[0] in kinds)
 
 
+def per_second(node: Machine, counter: str, seconds: float = 8.0) -> float:
+    """How fast the number grows that this command prints, over some seconds of the node's time."""
+    look = f"{counter}; cut -d' ' -f1 /proc/uptime"
+    first = [float(word) for word in node.execute(look).stdout.split()]
+    time.sleep(seconds)
+    last = [float(word) for word in node.execute(look).stdout.split()]
+    return (last[0] - first[0]) / (last[1] - first[1])
+
+
 def limits_of_disks(node: Machine) -> str:
     """Of all of batch together."""
     return node.execute(f"cat {JOBS}/io.max").stdout.strip()

@@ -15,7 +15,7 @@ from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_undisturbed, figures
+from support import StorageUser, assert_undisturbed, figures, per_second
 from test_hostile import INTERFACE
 from test_protection_disk import AGAIN, wait_until_learned
 
@@ -24,7 +24,6 @@ CONFIG = "/etc/beer/guard.toml"
 RATE = 20.0
 HOG = "hog-network --to 10.0.2.2:9 --seconds 900 --on-signal 1"
 INNOCENT = "burn --seconds 900 --on-signal 1"
-LOOKED = 8.0
 GAUGE = """
 [[gauge]]
 name = "network"
@@ -39,11 +38,7 @@ then = "throttle-network"
 
 def sent_per_second(node: Machine) -> float:
     """Bytes that leave by the interface that storage clients come by."""
-    look = f"cat /sys/class/net/{INTERFACE}/statistics/tx_bytes; cut -d' ' -f1 /proc/uptime"
-    first = [float(word) for word in node.execute(look).stdout.split()]
-    time.sleep(LOOKED)
-    last = [float(word) for word in node.execute(look).stdout.split()]
-    return (last[0] - first[0]) / (last[1] - first[1])
+    return per_second(node, f"cat /sys/class/net/{INTERFACE}/statistics/tx_bytes")
 
 
 @AGAIN

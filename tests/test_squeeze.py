@@ -8,7 +8,6 @@ job, which runs on with less and is never frozen.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import knobs, of_cpu_list
+from support import knobs, of_cpu_list, per_second
 from test_site_signal import set_value
 
 SCRIPT = r"""#!/bin/sh
@@ -62,7 +61,6 @@ then = "throttle-network"
 SPEED = 'sed -i \'s/^speed = ""/speed = "1Gbit"/\' /etc/beer/guard.toml'
 RESOURCES = {"cpu", "memory", "network"}
 FLOOR = 0.05  # of what it had: policy/src/squeeze.rs
-LOOKED = 8.0
 DROP_INS = "/run/systemd/system.control/beer-jobs.slice.d"
 
 
@@ -72,12 +70,8 @@ def network_limits(node: Machine) -> int:
 
 
 def cpus_used(node: Machine) -> float:
-    """Of all jobs together, over some seconds of the node's time."""
-    look = f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat; cut -d' ' -f1 /proc/uptime"
-    first = [float(word) for word in node.execute(look).stdout.split()]
-    time.sleep(LOOKED)
-    last = [float(word) for word in node.execute(look).stdout.split()]
-    return (last[0] - first[0]) / 1e6 / (last[1] - first[1])
+    """Of all jobs together, over some seconds."""
+    return per_second(node, f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat") / 1e6
 
 
 def short_of_nothing(node: Machine, guard: Guard, folder: Path) -> None:

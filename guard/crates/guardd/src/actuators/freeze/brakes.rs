@@ -58,8 +58,7 @@ impl Brakes {
 
     /// Has the guard taken CPU from batch?
     fn taken(&self) -> bool {
-        let taken = self.run.as_ref().and_then(|run| now(run, SqueezeActuator::MEMORY)).unwrap_or_default();
-        taken.lines().any(|line| line.split(' ').next() == Some(Resource::Cpu.name()))
+        self.run.as_ref().is_some_and(|run| SqueezeActuator::taken(run, Resource::Cpu))
     }
 }
 

@@ -106,6 +106,12 @@ impl SqueezeActuator {
         }
     }
 
+    /// Has a guard with this run folder taken some of it from batch, this one or one before?
+    pub(super) fn taken(run: &Path, resource: Resource) -> bool {
+        let memory = now(run, Self::MEMORY).unwrap_or_default();
+        memory.lines().any(|line| line.split(' ').next() == Some(resource.name()))
+    }
+
     /// Makes it so; says what it did, and nothing of what was so already.
     pub fn make(&mut self, shares: Shares) -> Vec<Squeezed> {
         let make = |resource| match shares.of(resource) {

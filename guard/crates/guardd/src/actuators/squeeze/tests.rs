@@ -107,6 +107,28 @@ fn what_somebody_else_changed_is_put_right() {
 }
 
 #[test]
+fn what_the_end_of_a_freeze_has_put_back_just_then_is_given_back_again() {
+    let mut rig = Rig::new();
+    rig.make(0.125, 1.0);
+    // As if it came between: systemd is told, and all is as it was.
+    let systemctl = rig.folder.path().join("systemctl");
+    std::fs::remove_file(&systemctl).unwrap();
+    std::fs::write(&systemctl, "#!/bin/sh\necho \"$@\" >> \"$(dirname \"$0\")/told\"\n").unwrap();
+    std::fs::set_permissions(&systemctl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    rig.make(1.0, 1.0);
+    let told = std::fs::read_to_string(rig.folder.path().join("told")).unwrap();
+    assert_eq!(told.matches("CPUQuota=").count(), 2, "{told}");
+    // What is not as it was need not be given back again.
+    rig.make(0.125, 1.0);
+    rig.put("cpu.max", "max 100000\n");
+    rig.put("cpu.idle", "0\n");
+    std::fs::remove_file(rig.folder.path().join("told")).unwrap();
+    rig.make(1.0, 1.0);
+    let told = std::fs::read_to_string(rig.folder.path().join("told")).unwrap();
+    assert_eq!(told.matches("CPUQuota=").count(), 1, "{told}");
+}
+
+#[test]
 fn who_comes_after_one_that_died_gives_back_what_it_left() {
     let mut rig = Rig::new();
     rig.put("cpu.max", "150000 100000\n");
