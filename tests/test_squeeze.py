@@ -74,6 +74,13 @@ def cpus_used(node: Machine) -> float:
     return per_second(node, f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat") / 1e6
 
 
+def wait_for_the_least(guard: Guard) -> None:
+    least = len(RESOURCES) * FLOOR + 1e-6
+    wait_until(
+        lambda: guard.metric("beer_batch_allowed_ratio") <= least, 120, "the least of all of them", explain=guard.why
+    )
+
+
 def short_of_nothing(node: Machine, guard: Guard, folder: Path) -> None:
     """From here on the site's own signal says what storage is short of."""
     set_value(node, "1")
@@ -100,10 +107,7 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     # It helps a little, so it is not in vain.
     set_value(node, "12")
 
-    def least() -> bool:
-        return guard.metric("beer_batch_allowed_ratio") <= len(RESOURCES) * FLOOR + 1e-6
-
-    wait_until(least, 120, "the least of all of them", explain=guard.why)
+    wait_for_the_least(guard)
 
     def quota() -> bool:
         return node.execute(f"cat {JOBS}/cpu.max").stdout.startswith("5000 ")
@@ -189,7 +193,10 @@ def test_whole_cores_are_taken_with_all_their_threads(
     assert left < before
     assert of_cpu_list(node.execute(f"cat {scope}/cpuset.cpus.effective").stdout) == left, "of the job that runs, too"
 
-    # Somebody else has it use one thread of each core.
+    # Somebody else has it use one thread of each core, while the guard changes nothing: what it changes it would put
+    # right unseen.
+    wait_for_the_least(guard)
+    wait_until(lambda: cpus_of_jobs(node) == left, 10, "of the same core", explain=guard.why)
     drifts = guard.metric("beer_limit_drifts_total", absent=0)
     node.execute(f"systemctl set-property --runtime beer-jobs.slice AllowedCPUs={min(before)},{max(before)}")
     seen = "somebody's change is seen"

@@ -141,7 +141,7 @@ impl Failsafe {
         std::thread::spawn(move || {
             disks.inherit();
             let known = disks.known();
-            let seen = disks.make(&known).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
+            let seen = disks.make(&known, &[]).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
             // Nobody may be waiting any more.
             let _ = sender.send(seen);
         });
@@ -151,7 +151,7 @@ impl Failsafe {
     /// All of them again.
     fn free_disks(&self) -> Result<bool> {
         let mut disks = self.disks(DEADLINE);
-        let freed = disks.make(&[]).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
+        let freed = disks.make(&[], &[]).map_or(Ok(false), |outcome| outcome.seen.map(|()| true));
         disks.tidy(&self.control)?;
         freed
     }

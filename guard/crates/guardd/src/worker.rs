@@ -45,6 +45,8 @@ pub struct Wish {
     pub disks: Arc<[(u32, u32)]>,
     /// See `disks`.
     pub little: bool,
+    /// And what all jobs together may do to some of them else.
+    pub together: Arc<[Limit]>,
     /// Who is to leave.
     pub leavers: Arc<[Leaver]>,
     /// Why the state of the node is what it is.
@@ -62,6 +64,7 @@ impl Wish {
             shares: Shares::default(),
             disks: Arc::default(),
             little: false,
+            together: Arc::default(),
             leavers: Arc::default(),
             cause: "start",
             decided_ns,
@@ -127,6 +130,7 @@ pub struct Worker {
     shares: Shares,
     data_disks: Arc<[(u32, u32)]>,
     little: bool,
+    together: Arc<[Limit]>,
     /// Who is to leave now, and why.
     leavers: Arc<[Leaver]>,
     cause: &'static str,
@@ -162,6 +166,7 @@ impl Worker {
             shares: Shares::default(),
             data_disks: Arc::default(),
             little: false,
+            together: Arc::default(),
             leavers: Arc::default(),
             cause: "",
             ended: BTreeSet::new(),
@@ -217,7 +222,7 @@ impl Worker {
         });
         self.tell(outcomes, wish.decided_ns, wish.said);
         if next.is_none() {
-            (self.shares, self.little) = (wish.shares, wish.little);
+            (self.shares, self.little, self.together) = (wish.shares, wish.little, wish.together);
             self.know(wish.disks);
             self.turn(wish.decided_ns, wish.said);
         }
@@ -243,7 +248,7 @@ impl Worker {
         let speed = self.shared.wire_speed.load(Ordering::Relaxed);
         let mut outcomes = self.squeeze.make(self.shares);
         outcomes.extend(self.network.make(self.shares.of(Resource::Network), speed));
-        outcomes.extend(self.disks.make(if self.little { &self.data_disks } else { &[] }));
+        outcomes.extend(self.disks.make(if self.little { &self.data_disks } else { &[] }, &self.together));
         outcomes.extend(self.swap());
         for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
@@ -331,9 +336,9 @@ impl Worker {
             }
         }
         let (limits, leavers) = (Arc::clone(&self.wanted), Arc::clone(&self.leavers));
-        let (disks, little) = (Arc::clone(&self.data_disks), self.little);
+        let (disks, little, together) = (Arc::clone(&self.data_disks), self.little, Arc::clone(&self.together));
         let (shares, cause) = (self.shares, self.cause);
-        self.grant(Wish { limits, said: true, shares, disks, little, leavers, cause, decided_ns }, inbox)
+        self.grant(Wish { limits, said: true, shares, disks, little, together, leavers, cause, decided_ns }, inbox)
     }
 
     fn tell(&mut self, mut outcomes: Vec<Outcome>, decided_ns: u64, said: bool) {

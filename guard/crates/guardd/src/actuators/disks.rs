@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Little of the data disks for all of batch, while nobody sees what it does there: nothing is heard of storage, or no guard is
-//! there at all (fail-safe). `io.max` of the slice of the jobs, on each disk that storage serves from. Slow: for the actuator
-//! thread only.
+//! How much of the data disks all of batch may have: `io.max` of the slice of the jobs. Little of each that storage serves from, while
+//! nobody sees what it does there: nothing is heard of storage, or no guard is there at all (fail-safe). Or so much of one, where
+//! limits of single jobs would add up to too much. Slow: for the actuator thread only.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::io_max::{IoMaxActuator, Limit, LITTLE, PROPERTIES};
+use super::io_max::{in_words, IoMaxActuator, Limit, LITTLE, PROPERTIES};
 use super::squeeze::Squeezed;
 use crate::signals::parse_device;
 
@@ -66,13 +66,17 @@ impl DisksActuator {
         }
     }
 
-    /// Little of these disks (none = all of all of them); says what it did, and nothing of what was so already.
-    pub fn make(&mut self, disks: &[(u32, u32)]) -> Option<Squeezed> {
-        let there = self.slice.exists();
+    /// Little of these disks; if it is of none, so much `together` of some others, and all of the rest. Says what it did, and nothing
+    /// of what was so already.
+    pub fn make(&mut self, little: &[(u32, u32)], together: &[Limit]) -> Option<Squeezed> {
         let unit = super::unit(&self.slice);
         let limit =
             |&device: &(u32, u32)| Limit { scope: unit.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 };
-        let wanted: Vec<Limit> = disks.iter().filter(|_| there).map(limit).collect();
+        let wanted: Vec<Limit> = match little {
+            _ if !self.slice.exists() => Vec::new(),
+            [] => together.to_vec(),
+            disks => disks.iter().map(limit).collect(),
+        };
         if self.io_max.stands(&wanted) {
             return None;
         }
@@ -82,8 +86,13 @@ impl DisksActuator {
             // For [`Self::tidy`]. Without it they stay, and hide later changes of the unit's own.
             let _ = std::fs::write(self.run.join(Self::TIDY), "");
         }
-        let has =
-            less.then(|| format!("{} requests/s and {:.1} MB/s of each data disk", LITTLE.0, LITTLE.1 as f64 / 1e6));
+        let words = || match little {
+            [] => {
+                together.iter().map(|all| in_words(all.device, all.requests, all.bytes)).collect::<Vec<_>>().join(", ")
+            }
+            _ => format!("{} requests/s and {:.1} MB/s of each data disk", LITTLE.0, LITTLE.1 as f64 / 1e6),
+        };
+        let has = less.then(words);
         Some(Squeezed { of: "data disks", has, seen: outcome.seen })
     }
 
@@ -200,19 +209,39 @@ mod tests {
     fn little_of_each_disk_and_then_what_the_site_gives_again() {
         let rig = Rig::new("254:32 rbps=max wbps=9000 riops=max wiops=2\n8:0 rbps=max wbps=max riops=70 wiops=max\n");
         let mut actuator = rig.made(DisksActuator::of_guard);
-        assert_eq!(said(actuator.make(&[])), None);
-        assert_eq!(said(actuator.make(&DISKS)), Some((true, true)));
+        assert_eq!(said(actuator.make(&[], &[])), None);
+        assert_eq!(said(actuator.make(&DISKS, &[])), Some((true, true)));
         let strictest = "254:32 rbps=524288 wbps=9000 riops=4 wiops=2";
         for line in [&format!("254:16 {LITTLE}"), strictest, "8:0 rbps=max wbps=max riops=70 wiops=max"] {
             assert!(rig.io_max().lines().any(|other| other == line), "{line} in\n{}", rig.io_max());
         }
-        assert_eq!((said(actuator.make(&DISKS)), actuator.drifted()), (None, false));
+        assert_eq!((said(actuator.make(&DISKS, &[])), actuator.drifted()), (None, false));
         std::fs::write(rig.0.path().join("beer.slice/io.max"), "").unwrap();
-        assert!(actuator.drifted() && said(actuator.make(&DISKS)) == Some((true, true)));
-        assert_eq!(said(actuator.make(&[])), Some((false, true)));
+        assert!(actuator.drifted() && said(actuator.make(&DISKS, &[])) == Some((true, true)));
+        assert_eq!(said(actuator.make(&[], &[])), Some((false, true)));
         assert!(rig.io_max().contains("254:32 rbps=max wbps=9000 riops=max wiops=2"), "{}", rig.io_max());
         assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
-        assert_eq!(said(actuator.make(&[])), None);
+        assert_eq!(said(actuator.make(&[], &[])), None);
+    }
+
+    #[test]
+    fn so_much_together_of_one_disk_unless_it_is_little_of_all() {
+        let rig = Rig::new("");
+        let mut actuator = rig.made(DisksActuator::of_guard);
+        let limit =
+            |requests| Limit { scope: "beer.slice".into(), device: (254, 16), requests, bytes: 4 << 20, reads: 75 };
+        let has = |outcome: Option<Squeezed>| outcome.and_then(|outcome| outcome.has);
+        assert_eq!(has(actuator.make(&[], &[limit(12)])), Some("12 requests/s and 4.2 MB/s of 254:16".into()));
+        assert_eq!(rig.io_max(), "254:16 rbps=3145728 wbps=1048576 riops=9 wiops=3\n");
+        assert_eq!(said(actuator.make(&[], &[limit(12)])), None);
+        assert_eq!(said(actuator.make(&[], &[limit(20)])), Some((true, true)));
+        assert!(rig.io_max().contains("riops=15 wiops=5"), "{}", rig.io_max());
+        assert_eq!(said(actuator.make(&DISKS, &[limit(20)])), Some((true, true)));
+        assert!(rig.io_max().contains(&format!("254:16 {LITTLE}")) && rig.io_max().contains("254:32"));
+        assert_eq!(said(actuator.make(&[], &[limit(20)])), Some((true, true)));
+        assert!(!rig.io_max().contains("254:32 rbps=524288"), "{}", rig.io_max());
+        assert_eq!(said(actuator.make(&[], &[])), Some((false, true)));
+        assert!(!rig.io_max().contains("riops=15"), "{}", rig.io_max());
     }
 
     #[test]
@@ -220,21 +249,21 @@ mod tests {
         let rig = Rig::new("");
         let mut guard = rig.made(DisksActuator::of_guard);
         guard.know(&DISKS).unwrap();
-        guard.make(&guard.known());
+        guard.make(&guard.known(), &[]);
         let mut failsafe = rig.made(DisksActuator::of_failsafe);
         failsafe.inherit();
-        failsafe.make(&failsafe.known());
+        failsafe.make(&failsafe.known(), &[]);
         assert!(rig.io_max().contains(&format!("254:16 {LITTLE}")) && rig.io_max().contains("254:32"));
         // The next guard has nothing to do with it.
         let mut next = rig.made(DisksActuator::of_guard);
         next.adopt();
-        assert_eq!(said(next.make(&[])), None);
-        assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[])), Some((false, true)));
+        assert_eq!(said(next.make(&[], &[])), None);
+        assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[], &[])), Some((false, true)));
         assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
         // But one that comes after a guard alone has.
-        rig.made(DisksActuator::of_guard).make(&DISKS);
+        rig.made(DisksActuator::of_guard).make(&DISKS, &[]);
         next.adopt();
-        assert_eq!(said(next.make(&[])), Some((false, true)));
+        assert_eq!(said(next.make(&[], &[])), Some((false, true)));
         assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
     }
 
@@ -250,13 +279,13 @@ mod tests {
         let mut guard = rig.made(DisksActuator::of_guard);
         tidy(&guard);
         assert!(file.exists(), "somebody else's");
-        guard.make(&DISKS);
-        guard.make(&[]);
+        guard.make(&DISKS, &[]);
+        guard.make(&[], &[]);
         let mut failsafe = rig.made(DisksActuator::of_failsafe);
-        failsafe.make(&DISKS);
+        failsafe.make(&DISKS, &[]);
         tidy(&guard);
         assert!(file.exists());
-        failsafe.make(&[]);
+        failsafe.make(&[], &[]);
         tidy(&guard);
         assert_eq!((file.exists(), others.exists()), (false, true), "and not what the site has set");
     }
@@ -266,20 +295,20 @@ mod tests {
         let site = "254:16 rbps=max wbps=max riops=max wiops=2\n";
         let rig = Rig::new(site);
         for _ in 0..2 {
-            rig.made(DisksActuator::of_guard).make(&DISKS);
+            rig.made(DisksActuator::of_guard).make(&DISKS, &[]);
             let mut failsafe = rig.made(DisksActuator::of_failsafe);
             failsafe.inherit();
-            failsafe.make(&DISKS);
+            failsafe.make(&DISKS, &[]);
             assert!(rig.io_max().contains("254:16 rbps=524288 wbps=524288 riops=4 wiops=2"), "{}", rig.io_max());
-            assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[])), Some((false, true)));
+            assert_eq!(said(rig.made(DisksActuator::of_failsafe).make(&[], &[])), Some((false, true)));
             assert_eq!(rig.io_max(), site);
         }
         // One that has forgotten all of it.
-        rig.made(DisksActuator::of_guard).make(&DISKS);
+        rig.made(DisksActuator::of_guard).make(&DISKS, &[]);
         std::fs::remove_file(rig.0.path().join("run").join(DisksActuator::OF_GUARD)).unwrap();
         let mut next = rig.made(DisksActuator::of_guard);
-        next.make(&DISKS);
-        next.make(&[]);
+        next.make(&DISKS, &[]);
+        next.make(&[], &[]);
         assert_eq!(rig.io_max(), site);
     }
 
@@ -289,7 +318,7 @@ mod tests {
         std::fs::write(rig.0.path().join("run/missing"), "254:16").unwrap();
         let mut actuator = rig.made(DisksActuator::of_guard);
         // To the kernel it is told directly; a plain file has one line then.
-        assert_eq!(said(actuator.make(&DISKS)), Some((true, true)));
+        assert_eq!(said(actuator.make(&DISKS, &[])), Some((true, true)));
         assert_eq!(rig.io_max(), format!("254:16 {LITTLE}"));
         // Of the others systemd has kept what it was told.
         assert_eq!(
@@ -303,12 +332,12 @@ mod tests {
     fn a_slice_that_was_stopped_does_not_come_back_limited() {
         let rig = Rig::new("");
         let mut actuator = rig.made(DisksActuator::of_guard);
-        actuator.make(&DISKS);
+        actuator.make(&DISKS, &[]);
         let slice = rig.0.path().join("beer.slice");
         std::fs::rename(&slice, rig.0.path().join("elsewhere")).unwrap();
-        assert_eq!(said(actuator.make(&[])), Some((false, false)), "systemd has to be told");
+        assert_eq!(said(actuator.make(&[], &[])), Some((false, false)), "systemd has to be told");
         std::fs::rename(rig.0.path().join("elsewhere"), &slice).unwrap();
-        assert_eq!(said(actuator.make(&[])), Some((false, true)));
+        assert_eq!(said(actuator.make(&[], &[])), Some((false, true)));
         assert!(!rig.io_max().contains("riops=4"), "{}", rig.io_max());
     }
 
@@ -327,7 +356,7 @@ mod tests {
     fn where_there_is_no_slice_there_is_nothing_to_do() {
         let rig = Rig::new("");
         std::fs::remove_dir_all(rig.0.path().join("beer.slice")).unwrap();
-        assert_eq!(said(rig.made(DisksActuator::of_guard).make(&DISKS)), None);
+        assert_eq!(said(rig.made(DisksActuator::of_guard).make(&DISKS, &[])), None);
         assert_eq!(rig.made(DisksActuator::of_guard).known(), []);
     }
 }

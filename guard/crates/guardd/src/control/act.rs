@@ -56,10 +56,11 @@ impl<F: Freezer> ControlLoop<F> {
         if leaving || limits.is_some() || before != self.shares || other_disks || turned {
             let said = limits == Some(true) || turned || Resource::ALL.into_iter().any(less_or_all);
             let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
-            let (limits, shares, leavers) = (self.limits.jobs(), self.shares, self.leaving.list());
+            let (limits, together) = (self.limits.jobs(), self.limits.together());
+            let (shares, leavers) = (self.shares, self.leaving.list());
             let (disks, little) = (self.data_disks.list(), self.data_disks.little());
-            let cause = actions.reason.name();
-            self.unsent = Some(Wish { limits, said, shares, disks, little, leavers, cause, decided_ns: now_ns });
+            let (cause, decided_ns) = (actions.reason.name(), now_ns);
+            self.unsent = Some(Wish { limits, said, shares, disks, little, together, leavers, cause, decided_ns });
         }
         for allowance in self.limits.slowed() {
             deliver(&self.outbox, &self.shared, Message::Slowed { allowance, decided_ns: now_ns });

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Records of limits: who gets how much of which disk, and whether it is so.
 
-use std::path::Path;
-
 use intf::journal::{Outcome, Record};
 use intf::shaping::Allowance;
 
 use super::Reporter;
-use crate::actuators::io_max::Limit;
+use crate::actuators::io_max::{in_words, Limit};
 use crate::worker::Limited;
 
 impl Reporter {
@@ -46,12 +44,4 @@ impl Reporter {
         record.detail = format!("{words} through the storage daemons");
         self.write(record);
     }
-}
-
-/// For example `40 requests/s and 2.5 MB/s of vdb`.
-fn in_words((major, minor): (u32, u32), requests: u64, bytes: u64) -> String {
-    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
-    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let name = name.unwrap_or_else(|| format!("{major}:{minor}"));
-    format!("{requests} requests/s and {:.1} MB/s of {name}", bytes as f64 / 1e6)
 }

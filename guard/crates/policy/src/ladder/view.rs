@@ -332,6 +332,11 @@ impl View {
         Some((about.filesystem?, about.guilty.unwrap_or_default().and(&self.living)))
     }
 
+    /// Is one of those who made a disk slow none of these?
+    pub fn blames_another(&self, guilty: &JobSet) -> bool {
+        self.made_slow().is_some_and(|(_, jobs)| jobs.and(guilty) != jobs)
+    }
+
     /// Evidence that calls for a real freeze.
     pub fn serious(&self) -> Option<(Cause, About)> {
         self.strong.or(self.telling().map(|about| (Cause::BatchUsesDisk, about)))

@@ -159,6 +159,44 @@ fn a_second_hog_is_met_like_the_first() {
 }
 
 #[test]
+fn a_second_hog_that_begins_before_it_was_calm_is_limited_with_the_first() {
+    let mut steps = narrowed();
+    (steps.guilty[0], steps.others_use[0]) = (Some(jobs(&[2])), true);
+    steps.run(S - TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1])), "what the first had in flight takes its time");
+    steps.run(2 * TICK);
+    assert_eq!(steps.said()[2..], [(Cause::StrongEvidence, Deed::Widen), (Cause::Guilty, Deed::Narrow)]);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1, 2])), "who does nothing there runs on");
+    steps.level(Level::Calm);
+    steps.until_left(10 * S);
+    assert_eq!(steps.state(), NodeState::Throttled);
+    let throttle = steps.actions().throttles.of(0).unwrap();
+    assert_eq!((throttle.jobs, throttle.share), (jobs(&[1, 2]), 0.05));
+}
+
+#[test]
+fn a_second_hog_on_another_disk_is_limited_there() {
+    let mut steps = narrowed();
+    steps.verdicts[0].worst = Some(SeriesId { filesystem: 1, kind: Kind::STORAGE_READ });
+    (steps.guilty[1], steps.batch_share_now[1]) = (Some(jobs(&[2])), 0.5);
+    steps.run(S + TICK);
+    assert_eq!(steps.actions().hold, Hold::Jobs(jobs(&[1, 2])));
+    steps.level(Level::Calm);
+    steps.until_left(10 * S);
+    let limited = [0, 1].map(|filesystem| steps.actions().throttles.of(filesystem).unwrap().jobs);
+    assert_eq!(limited, [jobs(&[1]), jobs(&[2])]);
+}
+
+#[test]
+fn two_hogs_that_make_no_difference_are_innocent() {
+    let mut steps = narrowed();
+    (steps.guilty[0], steps.others_use[0]) = (Some(jobs(&[2])), true);
+    steps.run(30 * S);
+    assert!(steps.said().contains(&(Cause::BatchInnocent, Deed::Thaw)), "{:?}", steps.said());
+    assert!(steps.actions().throttles.is_empty());
+}
+
+#[test]
 fn a_blip_after_it_was_calm_is_not_theirs_who_do_not_use_the_disk() {
     let mut steps = narrowed();
     steps.level(Level::Calm);

@@ -38,7 +38,8 @@ pub const LITTLE: (u64, u64) = (8, 1 << 20);
 const LEAST: u64 = 2;
 
 impl Limit {
-    fn in_kernel(&self) -> IoMax {
+    /// What the kernel is told.
+    pub fn in_kernel(&self) -> IoMax {
         let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(LEAST);
         let writes = 100u64.saturating_sub(self.reads);
         IoMax {
@@ -49,6 +50,14 @@ impl Limit {
             writes: part(self.requests, writes),
         }
     }
+}
+
+/// For example `40 requests/s and 2.5 MB/s of vdb`.
+pub fn in_words((major, minor): (u32, u32), requests: u64, bytes: u64) -> String {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
+    let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = name.unwrap_or_else(|| format!("{major}:{minor}"));
+    format!("{requests} requests/s and {:.1} MB/s of {name}", bytes as f64 / 1e6)
 }
 
 impl From<&Limit> for LimitStatus {

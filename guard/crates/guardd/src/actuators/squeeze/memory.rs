@@ -14,10 +14,14 @@ pub(super) fn knobs(had_bytes: u64, share: f32) -> Vec<Knob> {
     vec![Knob::new("MemoryHigh", &bytes.to_string(), "memory.high", &bytes.to_string())]
 }
 
-/// For example `1.2 of 2.4 GB`.
+/// For example `1.20 of 2.40 GB of memory`. Who had next to nothing may have more than that.
 pub(super) fn words(knobs: &[Knob], had_bytes: u64) -> String {
     let bytes = knobs.first().and_then(|knob| knob.value.parse::<u64>().ok()).unwrap_or_default();
-    format!("{:.2} of {:.2} GB of memory", bytes as f64 / 1e9, had_bytes as f64 / 1e9)
+    let gigabytes = |bytes: u64| bytes as f64 / 1e9;
+    match bytes < had_bytes {
+        true => format!("{:.2} of {:.2} GB of memory", gigabytes(bytes), gigabytes(had_bytes)),
+        false => format!("no more than {:.2} GB of memory", gigabytes(bytes)),
+    }
 }
 
 #[cfg(test)]
@@ -29,6 +33,8 @@ mod tests {
         let half = knobs(2_000_000_000, 0.5);
         assert_eq!((half[0].value.as_str(), half[0].seen.as_str()), ("999948288", "999948288"));
         assert_eq!(words(&half, 2_000_000_000), "1.00 of 2.00 GB of memory");
-        assert_eq!(knobs(1 << 20, 0.05)[0].value, LEAST.to_string());
+        let least = knobs(1 << 20, 0.05);
+        assert_eq!(least[0].value, LEAST.to_string());
+        assert_eq!(words(&least, 1 << 20), "no more than 0.07 GB of memory");
     }
 }

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From shares to limits: the ladder says what share those get who made a disk slow; here is kept what they did there then.
+
+mod together;
+
+use std::sync::Arc;
+
+use intf::shaping::Allowance;
+use policy::throttle::DISKS;
+use policy::{Throttle, Throttles, Use};
+
+use crate::actuators::io_max::{Limit, LITTLE};
+use crate::actuators::unit;
+use crate::signals::{Board, Rate};
+
+/// Nobody gets less than this.
+const LEAST: Rate = Rate { requests: LITTLE.0 as f32, bytes: LITTLE.1 as f32, reads: 0.0 };
+
+/// Percent of a limit that is left for the direction in which little or nothing was done when it began.
+const OTHER_WAY: f32 = 25.0;
+
+/// Who does more than this part of what he is left, of reads or of writes, would do more; with few requests per second a spell may
+/// have one less.
+const USED: f32 = 0.6;
+
+/// The same for all of batch in the storage daemons, on each filesystem.
+pub const LEAST_EVERYWHERE: Allowance =
+    Allowance { device: (Allowance::EVERY, Allowance::EVERY), bytes: LITTLE.1, operations: LITTLE.0 };
+
+/// What one job, or batch in the storage daemons, did to one disk when it became slow.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    filesystem: u16,
+    /// Of the job's cgroup; `None` = through the storage daemons.
+    job: Option<u64>,
+    /// `None` = nothing worth a limit.
+    rate: Option<Rate>,
+}
+
+/// Who is limited to what.
+#[derive(Debug, Default)]
+pub struct Limits {
+    throttles: Throttles,
+    bases: Vec<Base>,
+    jobs: Arc<[Limit]>,
+    together: Arc<[Limit]>,
+    daemons: [Option<Allowance>; DISKS],
+    /// Those of them that are less than before, until somebody asks.
+    slowed: [Option<Allowance>; DISKS],
+    /// Of the board, when they were last followed.
+    disks_version: u64,
+    /// What is done with what is left, by filesystem. Empty where nobody is limited.
+    used: Vec<Use>,
+}
+
+impl Limits {
+    /// Takes over what the ladder wants. `Some(less)` when that changes limits of jobs: somebody gets less than before, or is limited no
+    /// more.
+    pub fn follow(&mut self, throttles: &Throttles, board: &Board) -> Option<bool> {
+        let same_disks = std::mem::replace(&mut self.disks_version, board.disks_version) == board.disks_version;
+        if throttles.give_the_same(&self.throttles) && (same_disks || throttles.is_empty()) {
+            return None;
+        }
+        self.throttles = *throttles;
+        let lives = |number| board.jobs.iter().any(|(_, job)| job.number == number);
+        self.bases.retain(|base| throttles.of(base.filesystem).is_some() && base.job.is_none_or(lives));
+        let (mut jobs, mut together) = (Vec::new(), Vec::new());
+        let daemons = std::mem::take(&mut self.daemons);
+        for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
+            *daemon = of_daemons(&mut self.bases, throttle, board);
+            let limits = of_jobs(&mut self.bases, throttle, board);
+            together.extend(together::limit(unit(board.jobs.slice()), throttle.given(), &limits));
+            jobs.extend(limits.into_iter().map(|(_, limit)| limit));
+        }
+        self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons)));
+        let (jobs, together) = (strictest(jobs), strictest(together));
+        if *self.jobs == *jobs && *self.together == *together {
+            return None;
+        }
+        let told = less_or_freed(&self.jobs, &jobs) || less_or_freed(&self.together, &together);
+        (self.jobs, self.together) = (jobs.into(), together.into());
+        Some(told)
+    }
+
+    /// Looks what those who are limited do with what they are left: who works earns nothing for who rests.
+    pub fn look(&mut self, board: &Board) {
+        self.used.clear();
+        if self.throttles.is_empty() {
+            return;
+        }
+        self.used.resize(board.filesystems.len(), Use::Full);
+        for throttle in self.throttles.iter() {
+            if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
+                *used = uses(&self.bases, throttle, &self.together, board);
+            }
+        }
+    }
+
+    /// As was seen then, by filesystem; shorter = nobody is limited there.
+    pub fn used(&self) -> &[Use] {
+        &self.used
+    }
+
+    /// The filesystems are others now: what is known of their indices says nothing.
+    pub fn forget(&mut self) {
+        self.bases.clear();
+    }
+
+    /// Of single jobs.
+    pub fn jobs(&self) -> Arc<[Limit]> {
+        Arc::clone(&self.jobs)
+    }
+
+    /// Of all jobs together, on disks where what single ones are left would be too much.
+    pub fn together(&self) -> Arc<[Limit]> {
+        Arc::clone(&self.together)
+    }
+
+    /// Of what somebody has just been given less; once.
+    pub fn slowed(&mut self) -> impl Iterator<Item = Allowance> {
+        std::mem::take(&mut self.slowed).into_iter().flatten()
+    }
+
+    /// Of batch in the storage daemons.
+    pub fn daemons(&self) -> impl Iterator<Item = &Allowance> {
+        self.daemons.iter().flatten()
+    }
+}
+
+/// Two filesystems may lie on one disk: of two limits of a job there the smaller one holds.
+fn strictest(limits: Vec<Limit>) -> Vec<Limit> {
+    let mut kept: Vec<Limit> = Vec::with_capacity(limits.len());
+    for limit in limits {
+        match kept.iter_mut().find(|known| known.scope == limit.scope && known.device == limit.device) {
+            Some(known) => {
+                known.requests = known.requests.min(limit.requests);
+                known.bytes = known.bytes.min(limit.bytes);
+            }
+            None => kept.push(limit),
+        }
+    }
+    kept
+}
+
+fn less_than_in(new: &Allowance, before: &[Option<Allowance>]) -> bool {
+    let before = before.iter().flatten().find(|old| old.device == new.device);
+    before.is_none_or(|old| new.operations < old.operations)
+}
+
+/// Does somebody get less, or is limited no more?
+fn less_or_freed(before: &[Limit], now: &[Limit]) -> bool {
+    let same = |a: &Limit, b: &Limit| a.scope == b.scope && a.device == b.device;
+    let given = |limits: &[Limit], limit: &Limit| limits.iter().find(|l| same(l, limit)).map(|l| l.requests);
+    let less = now.iter().any(|limit| given(before, limit).is_none_or(|before| limit.requests < before));
+    less || before.iter().any(|limit| given(now, limit).is_none())
+}
+
+/// What each of them did then, and may do.
+fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Vec<(Rate, Limit)> {
+    let mut limits = Vec::new();
+    // Without a block device of its own there is nothing to limit.
+    let known = board.disks.get(usize::from(throttle.filesystem)).filter(|device| device.0 != 0);
+    let Some(&device) = known else { return limits };
+    let pace = board.pace.get(usize::from(throttle.filesystem));
+    let of = throttle.jobs.len();
+    for (_, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
+        let now = || {
+            let rate = pace?.jobs.iter().find(|(number, _)| *number == job.number)?.1.most;
+            // Who went through the storage daemons is limited there. Many who each do little may do much.
+            let worth = |done: f32, least: f32| done >= least / of.max(1) as f32;
+            (worth(rate.requests, LEAST.requests) || worth(rate.bytes, LEAST.bytes)).then_some(rate)
+        };
+        let Some(rate) = base(bases, throttle, job.number, now) else { continue };
+        let (requests, bytes) = part(rate, throttle.given(), of);
+        let reads = reads_of(rate);
+        limits.push((rate, Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads }));
+    }
+    limits
+}
+
+fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Option<Allowance> {
+    let index = usize::from(throttle.filesystem);
+    let filesystem = board.filesystems.get(index)?;
+    let known = bases.iter().find(|base| base.filesystem == throttle.filesystem && base.job.is_none());
+    let rate = match known {
+        Some(base) => base.rate?,
+        // Nothing worth a limit went through them when others made it slow; it may do so the next time.
+        None => {
+            let pace = board.pace.get(index).filter(|_| throttle.was_cut())?;
+            let rate = Some(pace.daemon.most).filter(|rate| rate.requests >= LEAST.requests)?;
+            bases.push(Base { filesystem: throttle.filesystem, job: None, rate: Some(rate) });
+            rate
+        }
+    };
+    let (operations, bytes) = part(rate, throttle.given(), 1);
+    Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
+}
+
+/// What a job did then: it is kept for as long as the disk is throttled. Of whom nothing was worth a limit it may be the next time.
+fn base(bases: &mut Vec<Base>, throttle: &Throttle, job: u64, now: impl FnOnce() -> Option<Rate>) -> Option<Rate> {
+    let (filesystem, job) = (throttle.filesystem, Some(job));
+    match bases.iter_mut().find(|base| base.filesystem == filesystem && base.job == job) {
+        Some(Base { rate: Some(rate), .. }) => Some(*rate),
+        Some(base) => {
+            base.rate = if throttle.was_cut() { now() } else { None };
+            base.rate
+        }
+        None => {
+            let rate = now();
+            bases.push(Base { filesystem, job, rate });
+            rate
+        }
+    }
+}
+
+/// What those who are limited there do with what they are left. Where no limit was found for anybody none keeps them from anything.
+fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) -> Use {
+    let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return Use::Little };
+    let (mut left, mut done, mut somebody) = ([0.0; 4], [0.0; 4], false);
+    for base in bases.iter().filter(|base| base.filesystem == throttle.filesystem) {
+        let Some(rate) = base.rate else { continue };
+        let (own_left, own_done) = match base.job {
+            // The daemons' limit is one for both directions.
+            None => (parts(part(rate, throttle.given(), 1), 1.0), parts_of(&Rate { reads: 1.0, ..pace.daemon.last })),
+            Some(job) => {
+                let now =
+                    pace.jobs.iter().find(|(number, _)| *number == job).map_or(Rate::default(), |(_, now)| now.last);
+                let reads = reads_of(rate) as f32 / 100.0;
+                (parts(part(rate, throttle.given(), throttle.jobs.len()), reads), parts_of(&now))
+            }
+        };
+        somebody |= most(&own_done, &own_left);
+        for (sum, own) in left.iter_mut().zip(own_left) {
+            *sum += own;
+        }
+        for (sum, (done, left)) in done.iter_mut().zip(own_done.iter().zip(own_left)) {
+            *sum += done.min(left);
+        }
+    }
+    let device = board.disks.get(usize::from(throttle.filesystem));
+    if let Some(all) = together.iter().find(|all| Some(&all.device) == device) {
+        let all_left = parts((all.requests, all.bytes), all.reads as f32 / 100.0);
+        left.iter_mut().zip(all_left).for_each(|(left, all)| *left = left.min(all));
+    }
+    match (most(&done, &left), somebody) {
+        (true, _) => Use::Full,
+        (false, true) => Use::Part,
+        (false, false) => Use::Little,
+    }
+}
+
+/// Is most of it done, of one kind?
+fn most(done: &[f32; 4], left: &[f32; 4]) -> bool {
+    done.iter().zip(left).any(|(done, left)| *left > 0.0 && *done > USED * left)
+}
+
+/// Requests and bytes that are read, and those that are written.
+fn parts_of(&Rate { requests, bytes, reads }: &Rate) -> [f32; 4] {
+    [requests * reads, bytes * reads, requests * (1.0 - reads), bytes * (1.0 - reads)]
+}
+
+fn parts((requests, bytes): (u64, u64), reads: f32) -> [f32; 4] {
+    parts_of(&Rate { requests: requests as f32, bytes: bytes as f32, reads })
+}
+
+/// Percent of a limit that are for reads.
+fn reads_of(rate: Rate) -> u64 {
+    (rate.reads * 100.0).clamp(OTHER_WAY, 100.0 - OTHER_WAY) as u64
+}
+
+/// Requests and bytes per second of one of `of` who are limited together. Many who each get the least would be too much, but
+/// a request of any size must be through in a moment. Without a share it is as little as there can be: what the disk does belongs to
+/// its clients.
+fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
+    let least = if share > 0.0 { (LEAST.requests / of.max(1) as f32).max(1.0) } else { 1.0 };
+    ((rate.requests * share).max(least) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+use super::*;
+use crate::signals::{Pace, Pair};
+use policy::{Config, JobSet};
+
+const DISK: (u32, u32) = (254, 16);
+const STEP: f32 = 0.1;
+
+fn steady(rate: Rate) -> Pair {
+    Pair { last: rate, most: rate }
+}
+
+/// A disk, and a job a.scope that has done 4000 requests/s of 64 KiB there.
+struct Rig {
+    folder: tempfile::TempDir,
+    board: Board,
+    throttles: Throttles,
+    limits: Limits,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let mut rig = Rig::of(["a.scope", "b.scope"].map(String::from));
+        rig.goes("a.scope", 4000.0);
+        rig
+    }
+
+    fn of(jobs: impl IntoIterator<Item = String>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        jobs.into_iter().for_each(|job| std::fs::create_dir_all(folder.path().join("j").join(job)).unwrap());
+        let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"j\"\n", folder.path().display());
+        let mut board = Board::new(&Config::parse("test", &text).unwrap());
+        board.jobs.look(false, &JobSet::default());
+        board.disks = vec![DISK];
+        board.filesystems = vec![intf::segment::Filesystem {
+            path: "/data/01".into(),
+            major: 254,
+            minor: 17,
+            open_readers: 0,
+            open_writers: 0,
+            overloaded: false,
+        }];
+        board.pace = vec![Pace::default()];
+        Rig { folder, board, throttles: Throttles::default(), limits: Limits::default() }
+    }
+
+    fn place(&self, job: &str) -> usize {
+        self.board.jobs.iter().find(|(_, known)| known.scope == job).unwrap().0
+    }
+
+    fn number(&self, job: &str) -> u64 {
+        self.board.jobs.iter().find(|(_, known)| known.scope == job).unwrap().1.number
+    }
+
+    fn goes(&mut self, job: &str, requests: f32) {
+        let rate = Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
+        self.board.pace[0].jobs = vec![(self.number(job), steady(rate))];
+    }
+
+    /// Each of them.
+    fn all_go(&mut self, requests: f32) {
+        let rate = Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
+        self.board.pace[0].jobs = self.board.jobs.iter().map(|(_, job)| (job.number, steady(rate))).collect();
+    }
+
+    fn begin(&mut self, jobs: &[&str]) {
+        let jobs: JobSet = jobs.iter().map(|job| self.place(job)).collect();
+        self.throttles.begin(0, jobs, STEP, 1);
+    }
+
+    fn follow(&mut self) -> Option<bool> {
+        self.limits.follow(&self.throttles, &self.board)
+    }
+
+    fn used(&mut self) -> Option<Use> {
+        self.limits.look(&self.board);
+        self.limits.used().first().copied()
+    }
+
+    fn of_jobs(&self) -> Vec<(String, u64, u64)> {
+        self.limits.jobs().iter().map(|l| (l.scope.to_string(), l.requests, l.bytes)).collect()
+    }
+}
+
+#[test]
+fn a_share_is_of_what_was_done_when_it_became_slow() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.follow(), None);
+    rig.begin(&["a.scope"]);
+    assert_eq!(rig.follow(), Some(true), "somebody gets less");
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 400, 26_214_400)]);
+    assert_eq!(rig.limits.jobs()[0].device, DISK, "the whole disk, not the partition");
+    assert_eq!(rig.limits.jobs()[0].reads, 75, "it only read; the rest is for its writes");
+    // What it does under the limit changes nothing.
+    rig.goes("a.scope", 400.0);
+    rig.throttles.ease(10, STEP, 1, 10);
+    assert_eq!(rig.follow(), Some(false), "more is nothing to talk about");
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 800, 52_428_800)]);
+    rig.throttles.cut(0, STEP, 1, 20);
+    assert_eq!((rig.follow(), rig.follow()), (Some(true), None));
+    rig.throttles.end(0);
+    assert_eq!((rig.follow(), rig.of_jobs()), (Some(true), vec![]));
+    // The next time is another time.
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 40, 2_621_440)]);
+}
+
+#[test]
+fn who_did_nothing_has_no_limit_and_nobody_gets_next_to_nothing() {
+    let mut rig = Rig::new();
+    rig.goes("a.scope", 20.0);
+    rig.begin(&["a.scope", "b.scope"]);
+    rig.follow();
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 4, 1_048_576)], "two share the least");
+    rig.goes("b.scope", 5000.0);
+    rig.throttles.ease(10, STEP, 1, 10);
+    rig.follow();
+    assert_eq!(rig.of_jobs().len(), 1, "what it does later is another matter");
+    drop(rig.folder);
+}
+
+#[test]
+fn what_goes_through_the_daemons_is_limited_there() {
+    let mut rig = Rig::new();
+    rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
+    rig.begin(&[]);
+    assert_eq!(rig.follow(), None, "no job has a limit");
+    let allowance = Allowance { device: (254, 17), bytes: 20_000_000, operations: 200 };
+    assert_eq!(rig.limits.daemons().collect::<Vec<_>>(), [&allowance]);
+    assert_eq!((rig.limits.slowed().collect::<Vec<_>>(), rig.limits.slowed().count()), (vec![allowance], 0));
+    rig.throttles.ease(10, STEP, 1, 10);
+    rig.follow();
+    assert_eq!((rig.limits.daemons().count(), rig.limits.slowed().count()), (1, 0), "more is nothing to talk about");
+    let mut rig = Rig::new();
+    rig.board.pace[0].daemon = steady(Rate { requests: 3.0, bytes: 2e5, reads: 0.0 });
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!(rig.limits.daemons().count(), 0, "next to nothing");
+    rig.board.pace[0].daemon = steady(Rate { requests: 900.0, bytes: 9e7, reads: 0.0 });
+    rig.throttles.ease(10, STEP, 1, 10);
+    rig.follow();
+    assert_eq!(rig.limits.daemons().count(), 0, "nobody is slow because of it");
+    rig.throttles.cut(0, STEP, 1, 20);
+    rig.follow();
+    assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [90], "now it made it slow");
+}
+
+#[test]
+fn who_went_through_the_daemons_has_no_limit_of_his_own() {
+    let mut rig = Rig::new();
+    rig.goes("a.scope", 3.0);
+    rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!((rig.of_jobs(), rig.limits.daemons().count()), (vec![], 1));
+    // Little in requests may be much in bytes.
+    let mut rig = Rig::new();
+    rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 3e8, reads: 0.0 }))];
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 8, 30_000_000)]);
+}
+
+#[test]
+fn who_is_limited_uses_it_or_does_not() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.used(), None, "nobody is limited");
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    // 400 per second, three quarters of it reads.
+    for (requests, expected) in [(4000.0, Use::Full), (200.0, Use::Full), (170.0, Use::Little), (0.0, Use::Little)] {
+        rig.goes("a.scope", requests);
+        assert_eq!(rig.used(), Some(expected), "{requests} reads");
+    }
+    let writes = Rate { requests: 70.0, bytes: 0.0, reads: 0.0 };
+    rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(writes))];
+    assert_eq!(rig.used(), Some(Use::Full), "of writes it has a quarter");
+    // It has just stopped; somebody else works there.
+    let rate = Rate { requests: 400.0, bytes: 2e7, reads: 1.0 };
+    rig.board.pace[0].jobs = vec![(rig.number("a.scope"), Pair { last: Rate::default(), most: rate })];
+    assert_eq!(rig.used(), Some(Use::Little));
+    rig.goes("b.scope", 400.0);
+    assert_eq!(rig.used(), Some(Use::Little));
+    // Little in requests may be much in bytes.
+    rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(Rate { requests: 3.0, bytes: 2e7, reads: 1.0 }))];
+    assert_eq!(rig.used(), Some(Use::Full));
+}
+
+#[test]
+fn who_works_keeps_the_limit_for_who_rests_and_earns_him_nothing() {
+    let mut rig = Rig::new();
+    // Through the storage daemons.
+    rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
+    rig.begin(&[]);
+    rig.follow();
+    assert_eq!(rig.used(), Some(Use::Full));
+    rig.board.pace[0].daemon = Pair::default();
+    assert_eq!(rig.used(), Some(Use::Little));
+    // Beside a job.
+    let mut rig = Rig::new();
+    rig.board.pace[0].daemon = steady(Rate { requests: 50.0, bytes: 2e5, reads: 0.0 });
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!((rig.used(), rig.limits.daemons().count()), (Some(Use::Full), 1));
+    rig.goes("a.scope", 0.0);
+    assert_eq!(rig.used(), Some(Use::Part));
+    // What no limit keeps from anything.
+    let mut rig = Rig::new();
+    rig.goes("a.scope", 3.0);
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    assert_eq!(rig.used(), Some(Use::Little));
+}
+
+#[test]
+fn who_was_worth_no_limit_may_be_the_next_time_and_another_disk_has_it_too() {
+    let mut rig = Rig::new();
+    rig.goes("a.scope", 3.0);
+    rig.begin(&["a.scope"]);
+    rig.follow();
+    rig.goes("a.scope", 4000.0);
+    rig.throttles.run(2);
+    rig.follow();
+    assert_eq!(rig.of_jobs(), [], "nobody says that it is slow");
+    rig.throttles.cut(0, STEP, 1, 20);
+    rig.follow();
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 200, 13_107_200)]);
+    rig.board.disks = vec![(8, 32)];
+    assert_eq!(rig.follow(), None);
+    rig.board.disks_version += 1;
+    assert_eq!((rig.follow(), rig.limits.jobs()[0].device), (Some(true), (8, 32)));
+}
+
+#[test]
+fn where_clients_fill_the_disk_next_to_nothing_is_left() {
+    let mut rig = Rig::new();
+    rig.board.pace[0].daemon = steady(Rate { requests: 2000.0, bytes: 2e8, reads: 0.0 });
+    rig.begin(&["a.scope"]);
+    rig.throttles.give_way(1, STEP, 1);
+    assert_eq!(rig.follow(), Some(true));
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 1, 1 << 20)]);
+    assert_eq!(rig.limits.daemons().map(|limit| limit.operations).collect::<Vec<_>>(), [1]);
+    // Who does what he may would do more.
+    rig.goes("a.scope", 1.0);
+    assert_eq!(rig.used(), Some(Use::Full));
+    rig.throttles.give_way(0, STEP, 2);
+    assert_eq!(rig.follow(), Some(false));
+    assert_eq!(rig.of_jobs(), [("a.scope".into(), 200, 13_107_200)], "half of what was too much");
+}
+
+#[test]
+fn many_who_each_do_little_are_limited_together() {
+    let mut rig = Rig::of((0..32).map(|number| format!("{number}.scope")));
+    // 192 requests/s.
+    rig.all_go(6.0);
+    let jobs: JobSet = rig.board.jobs.iter().map(|(place, _)| place).collect();
+    rig.throttles.begin(0, jobs, STEP, 1);
+    assert_eq!((rig.follow(), rig.limits.jobs().len()), (Some(true), 32));
+    let together =
+        |rig: &Rig| rig.limits.together().iter().map(|l| (l.scope.to_string(), l.requests)).collect::<Vec<_>>();
+    assert_eq!(together(&rig), [("j".into(), 38)], "a tenth, and as much for who may not be limited");
+    // What is left to all is used, whatever is left to each.
+    rig.all_go(1.0);
+    assert_eq!(rig.used(), Some(Use::Full));
+    rig.all_go(0.1);
+    assert_eq!(rig.used(), Some(Use::Little));
+    rig.throttles.give_way(1, STEP, 1);
+    assert_eq!((rig.follow(), together(&rig)), (Some(true), vec![("j".into(), 8)]));
+    rig.all_go(0.25);
+    assert_eq!(rig.used(), Some(Use::Full));
+    // More for all may be no more for each.
+    rig.throttles.give_way(0, STEP, 2);
+    assert_eq!(rig.follow(), Some(false));
+    rig.throttles.end(0);
+    assert_eq!((rig.follow(), together(&rig).len(), rig.limits.jobs().len()), (Some(true), 0, 0));
+}
+
+#[test]
+fn two_filesystems_on_one_disk_give_one_limit() {
+    let limit = |device, requests, bytes| Limit { scope: "a.scope".into(), device, requests, bytes, reads: 50 };
+    let found = strictest(vec![limit((8, 16), 40, 9), limit((8, 0), 1, 1), limit((8, 16), 50, 5)]);
+    assert_eq!(found, [limit((8, 16), 40, 5), limit((8, 0), 1, 1)]);
+}
