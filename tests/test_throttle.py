@@ -9,6 +9,7 @@ Victim: the storage client outside the node. Innocent: a job beside the hog; it 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -30,6 +31,8 @@ ATTACK = 75.0
 ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml
 HELD = 3.0  # of a hog that is not limited; by default 10, 20 and 40 s
 CONFIG = "/etc/beer/guard.toml"
+MANY, SMALL = 3, "hog-disk --threads 4 --size 16MiB --seconds 600 --on-signal 1"
+TOGETHER = 8  # requests/s, where clients fill the disk (guard: guardd/src/actuators/io_max)
 SEEN = 10.0  # after that it is known that clients fill a disk (guard: policy/src/filled.rs)
 
 
@@ -152,6 +155,43 @@ def rate(storage: StorageUser, neighbours: Neighbours, seconds: float, seed: int
     return float(seen.answered_per_second(float(seen.due[0]) + SEEN, float(seen.due[0]) + seconds).mean())
 
 
+def attacked(
+    node: Machine,
+    guard: Guard,
+    storage: StorageUser,
+    neighbours: Neighbours,
+    begin: Callable[[], None],
+    hogs: list[str],
+) -> tuple[float, float, float, float]:
+    """Requests per second of clients who ask for all of a disk: alone, beside these hogs, and the same without the
+    guard; and per second of the hogs, with it."""
+    storage.start(rate=RATE, duration=900, disks=("/data/01",))
+    wait_until_learned(guard, neighbours)
+    storage.stop()
+    alone = rate(storage, neighbours, SEEN + 20, 2)
+    begin()
+    time.sleep(RECOVERY)
+
+    def done() -> int:
+        return sum(disk_requests(node, hog, "rios", "wios") for hog in hogs)
+
+    before, began = done(), time.time()
+    guarded = rate(storage, neighbours, SEEN + 40, 3)
+    of_hogs = (done() - before) / (time.time() - began)
+    print(guard.why())
+    before_that = guard.decisions()
+    guard.take_away()
+    free = rate(storage, neighbours, SEEN + 20, 4)
+    print(
+        f"{alone:.1f} requests/s alone, {guarded:.1f} with hogs (they did {of_hogs:.1f}), {free:.1f} without the guard"
+    )
+    assert free < 0.9 * alone, "no harm without the guard: this shows nothing"
+    made_way = [one for one in before_that if one.action == "give_way"]
+    assert {one.cause for one in made_way} == {"clients_fill_disk"}
+    assert {one for record in made_way for one in record.jobs} == {hog.rsplit("/", 1)[1] for hog in hogs}
+    return alone, guarded, free, of_hogs
+
+
 @AGAIN
 @pytest.mark.full
 def test_batch_makes_way_where_clients_fill_a_disk(
@@ -164,26 +204,33 @@ def test_batch_makes_way_where_clients_fill_a_disk(
     guard.wait_for_state("open", timeout=120)
     innocent, job = batch.submit(INNOCENT), batch.submit(HOGS["direct"])
     beside, hostile = batch.wait_until_ready(innocent, timeout=240), batch.wait_until_ready(job, timeout=240)
-    storage.start(rate=RATE, duration=900, disks=("/data/01",))
-    wait_until_learned(guard, neighbours)
-    storage.stop()
     batch.signal(beside)
-    alone = rate(storage, neighbours, SEEN + 20, 2)
-    batch.signal(hostile)
-    time.sleep(RECOVERY)
-    done = disk_requests(node, hostile, "rios", "wios")
-    guarded = rate(storage, neighbours, SEEN + 40, 3)
-    done = disk_requests(node, hostile, "rios", "wios") - done
-    why, decisions = guard.why(), guard.decisions()
-    print(why)
-    guard.take_away()
-    free = rate(storage, neighbours, SEEN + 20, 4)
-    print(f"{alone:.1f} requests/s alone, {guarded:.1f} with the hog (it did {done}), {free:.1f} without the guard")
-    assert free < 0.9 * alone, "no harm without the guard: this shows nothing"
-    assert alone - guarded < (alone - free) / 4, why
-    made_way = [one for one in decisions if one.action == "give_way"]
-    assert {one.cause for one in made_way} == {"clients_fill_disk"}, why
-    assert {one for record in made_way for one in record.jobs} == {hostile.rsplit("/", 1)[1]}, why
+    alone, guarded, free, done = attacked(node, guard, storage, neighbours, lambda: batch.signal(hostile), [hostile])
+    assert alone - guarded < (alone - free) / 4
     assert done > 0, "the hog is as good as frozen"
     assert not limits(node, beside), "the innocent has a limit"
+    assert innocent.status == RUNNING
+
+
+@AGAIN
+@pytest.mark.full
+def test_many_make_way_together(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    """The kernel leaves each job two reads and two writes per second: all of them together have no more than eight."""
+    node.execute("sed -i 's/^#cores = .*/cores = \"400%\"/' /etc/beer/slices.toml && systemctl daemon-reload")
+    node.execute("systemctl restart condor", timeout=300)
+    guard.wait_for_state("open", timeout=120)
+    innocent, *jobs = [batch.submit(one, "request_memory = 64MB") for one in (INNOCENT, *[SMALL] * MANY)]
+    beside, *hogs = [batch.wait_until_ready(job, timeout=300) for job in (innocent, *jobs)]
+    batch.signal(beside)
+
+    def begin() -> None:
+        for hog in hogs:
+            batch.signal(hog)
+
+    alone, guarded, free, done = attacked(node, guard, storage, neighbours, begin, hogs)
+    assert alone - guarded < (alone - free) / 4
+    assert 0 < done < TOGETHER + 0.5
+    assert not limits(node, beside), "the innocent has a limit of its own"
     assert innocent.status == RUNNING

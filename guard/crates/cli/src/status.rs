@@ -98,6 +98,7 @@ fn text_of(status: &Status, stuck: &[Stuck], now_ns: u64) -> String {
             .iter()
             .map(|(of, share)| format!("  squeezed    batch as a whole may have {:.0} % of its {of}", share * 100.0)),
     );
+    lines.extend(status.together.iter().map(|all| format!("  limited     all jobs together: {}", limit(all))));
     lines.extend(status.each_job.iter().map(job));
     lines.extend(status.objectives.iter().map(objective));
     lines.extend(status.gauges.iter().map(gauge));
@@ -129,10 +130,11 @@ fn text_of(status: &Status, stuck: &[Stuck], now_ns: u64) -> String {
     lines.join("\n")
 }
 
+fn limit(limit: &LimitStatus) -> String {
+    format!("at most {} requests/s and {:.1} MB/s of {}", limit.requests, limit.bytes as f64 / 1e6, limit.device)
+}
+
 fn job(status: &JobStatus) -> String {
-    let limit = |limit: &LimitStatus| {
-        format!("at most {} requests/s and {:.1} MB/s of {}", limit.requests, limit.bytes as f64 / 1e6, limit.device)
-    };
     let does = match (status.leaves, status.held) {
         (true, _) => "stands still until HTCondor has ended it",
         (false, true) => "stands still",
@@ -253,6 +255,7 @@ mod tests {
                     ..JobStatus::default()
                 },
             ],
+            together: vec![LimitStatus { device: "8:16".into(), requests: 8, bytes: 3_000_000 }],
             gauges: ["broken", "stale"]
                 .map(|state| GaugeStatus {
                     name: "storage-memory".into(),
@@ -300,6 +303,7 @@ mod tests {
             "psi=1 missing",
             "job         12.0 of alice: stands still\n",
             "job         b.scope: runs, at most 40 requests/s and 2.5 MB/s of 8:16\n",
+            "limited     all jobs together: at most 8 requests/s and 3.0 MB/s of 8:16\n",
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
             "gauge       storage-memory: 0.25 of 0.10, stale for 3.0 s, read 14 s ago\n",

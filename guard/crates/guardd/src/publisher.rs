@@ -142,6 +142,7 @@ impl StatusFile {
             memory_mb: view.memory_mb,
             jobs: view.jobs.unwrap_or_default(),
             squeezed: view.shares.less().map(|(of, share)| (of.name().to_owned(), f64::from(share))).collect(),
+            together: view.together.iter().map(LimitStatus::from).collect(),
             each_job: self.jobs(view),
             dry_run: self.dry_run,
             configuration_error: lock(&self.shared.reloaded).error.clone(),

@@ -173,6 +173,8 @@ pub struct Snapshot {
     pub leave: Hold,
     /// What single jobs may do to which disks.
     pub limits: Arc<[Limit]>,
+    /// What all of them together may.
+    pub together: Arc<[Limit]>,
     /// Who is limited.
     pub throttles: Throttles,
     /// What batch as a whole may have.

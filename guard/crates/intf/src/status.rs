@@ -38,6 +38,9 @@ pub struct Status {
     /// What batch as a whole has less of: its share, above 0 and below 1.
     #[serde(default)]
     pub squeezed: BTreeMap<String, f64>,
+    /// What all jobs together may do to which disks, beside what each of them may.
+    #[serde(default)]
+    pub together: Vec<LimitStatus>,
     /// Each of them that can be told apart, and what it is allowed now.
     #[serde(default)]
     pub each_job: Vec<JobStatus>,

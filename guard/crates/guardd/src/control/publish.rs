@@ -32,7 +32,8 @@ impl<F: Freezer> ControlLoop<F> {
         (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
         (view.leave, view.filled) = (actions.leave, actions.filled);
         view.shares = self.shares;
-        (view.throttles, view.hold, view.limits) = (actions.throttles, self.freezer.applied(), self.limits.jobs());
+        (view.throttles, view.hold) = (actions.throttles, self.freezer.applied());
+        (view.limits, view.together) = (self.limits.jobs(), self.limits.together());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
