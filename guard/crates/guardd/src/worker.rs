@@ -214,6 +214,11 @@ impl Worker {
     fn grant(&mut self, wish: Wish, inbox: &Receiver<Wish>) -> Option<Wish> {
         (self.leavers, self.cause) = (wish.leavers, wish.cause);
         self.let_go();
+        self.know(wish.disks);
+        // What all of them may do together holds them at once, the limits of single ones one after the other.
+        (self.little, self.together) = (wish.little, wish.together);
+        let outcome = self.disks.make(if self.little { &self.data_disks } else { &[] }, &self.together);
+        self.say(outcome.into_iter(), wish.decided_ns, wish.said);
         self.wanted = wish.limits;
         let mut next = None;
         let outcomes = self.io_max.make(&self.wanted, &mut || {
@@ -222,8 +227,7 @@ impl Worker {
         });
         self.tell(outcomes, wish.decided_ns, wish.said);
         if next.is_none() {
-            (self.shares, self.little, self.together) = (wish.shares, wish.little, wish.together);
-            self.know(wish.disks);
+            self.shares = wish.shares;
             self.turn(wish.decided_ns, wish.said);
         }
         // Of what was left undone for it something may have to be said.
@@ -248,8 +252,11 @@ impl Worker {
         let speed = self.shared.wire_speed.load(Ordering::Relaxed);
         let mut outcomes = self.squeeze.make(self.shares);
         outcomes.extend(self.network.make(self.shares.of(Resource::Network), speed));
-        outcomes.extend(self.disks.make(if self.little { &self.data_disks } else { &[] }, &self.together));
         outcomes.extend(self.swap());
+        self.say(outcomes.into_iter(), decided_ns, said);
+    }
+
+    fn say(&mut self, outcomes: impl Iterator<Item = Squeezed>, decided_ns: u64, said: bool) {
         for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.
             let stiff = match outcome.seen {
@@ -523,6 +530,35 @@ mod tests {
             inbox.try_iter().filter_map(little).collect::<Vec<_>>(),
             ["8 requests/s and 1.0 MB/s of each data disk"]
         );
+    }
+
+    #[test]
+    fn many_are_limited_together_before_each_of_them_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let slice = folder.path().join("beer-jobs");
+        std::fs::create_dir_all(slice.join("container")).unwrap();
+        for file in ["io.max", "container/io.max"] {
+            std::fs::write(slice.join(file), "").unwrap();
+        }
+        let (mut worker, inbox) = worker(&slice);
+        let (wishes, wished) = sync_channel(QUEUE);
+        let together = Limit { scope: "beer-jobs".into(), requests: 12, ..limit() };
+        let wish = Wish { together: [together].into(), limits: [limit()].into(), ..Wish::nothing(1) };
+        wishes.send(wish.clone()).unwrap();
+        assert!(worker.grant(wish, &wished).is_some(), "another one has come");
+        let io_max = |of: &str| std::fs::read_to_string(slice.join(of)).unwrap();
+        assert!(io_max("io.max").contains("riops=6 wiops=6"), "{}", io_max("io.max"));
+        assert!(io_max("container/io.max").contains("riops=20"));
+        let said = |message| match message {
+            Message::Squeezed { outcome, .. } => Some((outcome.of, outcome.has)),
+            _ => None,
+        };
+        let has = Some("12 requests/s and 1.0 MB/s of 8:16".to_owned());
+        assert_eq!(inbox.try_iter().filter_map(said).next(), Some((DisksActuator::TOGETHER, has)));
+        // Nobody may be left with it.
+        drop(wishes);
+        worker.run(&wished);
+        assert!(io_max("io.max").contains("riops=max wiops=max"), "{}", io_max("io.max"));
     }
 
     #[test]

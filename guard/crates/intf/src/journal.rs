@@ -286,6 +286,7 @@ impl Record {
             "storage_short" => {
                 "storage was short of it, or slow each time that batch ran, or not heard for long".into()
             }
+            "many_limited" => "what the kernel leaves each of many limited jobs would add up to too much".into(),
             "squeeze_lifted" => "less is not needed any more, or was of no use".into(),
             "swap_on_data_disk" => {
                 "swap passes the limits of a disk (since Linux 6.12), and storage serves from that one, or may".into()

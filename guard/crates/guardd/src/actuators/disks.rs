@@ -34,6 +34,9 @@ impl DisksActuator {
 }
 
 impl DisksActuator {
+    /// Of what batch has less where limits of single jobs would add up to too much.
+    pub const TOGETHER: &'static str = "busy disks";
+
     /// The guard's own. `slice` is the folder of the cgroup of the jobs. Touches nothing yet.
     pub fn of_guard(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration) -> Self {
         Self::new(slice, run, Self::OF_GUARD, systemctl, deadline)
@@ -70,12 +73,10 @@ impl DisksActuator {
     /// of what was so already.
     pub fn make(&mut self, little: &[(u32, u32)], together: &[Limit]) -> Option<Squeezed> {
         let unit = super::unit(&self.slice);
-        let limit =
-            |&device: &(u32, u32)| Limit { scope: unit.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 };
         let wanted: Vec<Limit> = match little {
             _ if !self.slice.exists() => Vec::new(),
             [] => together.to_vec(),
-            disks => disks.iter().map(limit).collect(),
+            disks => disks.iter().map(|device| Limit::little(unit, *device)).collect(),
         };
         if self.io_max.stands(&wanted) {
             return None;
@@ -93,7 +94,8 @@ impl DisksActuator {
             _ => format!("{} requests/s and {:.1} MB/s of each data disk", LITTLE.0, LITTLE.1 as f64 / 1e6),
         };
         let has = less.then(words);
-        Some(Squeezed { of: "data disks", has, seen: outcome.seen })
+        let of = if less && little.is_empty() { Self::TOGETHER } else { "data disks" };
+        Some(Squeezed { of, has, seen: outcome.seen })
     }
 
     /// Is it otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
@@ -242,6 +244,34 @@ mod tests {
         assert!(!rig.io_max().contains("254:32 rbps=524288"), "{}", rig.io_max());
         assert_eq!(said(actuator.make(&[], &[])), Some((false, true)));
         assert!(!rig.io_max().contains("riops=15"), "{}", rig.io_max());
+    }
+
+    #[test]
+    fn what_the_fail_safe_has_not_lifted_yet_is_no_limit_of_the_sites() {
+        let rig = Rig::new("");
+        let mut failsafe = rig.made(DisksActuator::of_failsafe);
+        failsafe.make(&DISKS[..1], &[]);
+        let together = Limit { scope: "beer.slice".into(), device: (254, 16), requests: 12, bytes: 4 << 20, reads: 75 };
+        let mut guard = rig.made(DisksActuator::of_guard);
+        assert_eq!(said(guard.make(&[], &[together])), Some((true, true)));
+        failsafe.make(&[], &[]);
+        assert!(guard.drifted());
+        assert_eq!(said(guard.make(&[], &[])), Some((false, true)));
+        let limits = rig.io_max();
+        assert!(limits.lines().all(|line| line == "254:16 rbps=max wbps=max riops=max wiops=max"), "{limits}");
+    }
+
+    #[test]
+    fn a_disk_less_is_given_back_alone() {
+        let rig = Rig::new("254:32 rbps=max wbps=max riops=70 wiops=max\n");
+        let together = |device| Limit { scope: "beer.slice".into(), device, requests: 12, bytes: 4 << 20, reads: 75 };
+        let mut actuator = rig.made(DisksActuator::of_guard);
+        actuator.make(&[], &DISKS.map(together));
+        assert_eq!(said(actuator.make(&[], &[together(DISKS[0])])), Some((true, true)));
+        let limits = rig.io_max();
+        assert!(limits.contains("254:32 rbps=max wbps=max riops=70 wiops=max"), "{limits}");
+        assert!(limits.contains("254:16 rbps=3145728 wbps=1048576 riops=9 wiops=3"), "{limits}");
+        assert!(!actuator.drifted());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! What the ladder wants becomes writes: of `cgroup.freeze` and the shaping segment at once, of all else by the thread that can wait.
 
 use std::sync::mpsc::TrySendError;
+use std::sync::Arc;
 
 use intf::state::NodeState;
 use policy::throttle::DISKS;
@@ -56,7 +57,9 @@ impl<F: Freezer> ControlLoop<F> {
         if leaving || limits.is_some() || before != self.shares || other_disks || turned {
             let said = limits == Some(true) || turned || Resource::ALL.into_iter().any(less_or_all);
             let said = said || self.unsent.take().is_some_and(|unsent| unsent.said);
-            let (limits, together) = (self.limits.jobs(), self.limits.together());
+            // Who waits for a disk behind all the others cannot end.
+            let together = if actions.leave.any() { Arc::default() } else { self.limits.together() };
+            let limits = self.limits.jobs();
             let (shares, leavers) = (self.shares, self.leaving.list());
             let (disks, little) = (self.data_disks.list(), self.data_disks.little());
             let (cause, decided_ns) = (actions.reason.name(), now_ns);

@@ -5,7 +5,7 @@ use intf::journal::Outcome;
 
 use super::Reporter;
 use crate::actuators::squeeze::Squeezed;
-use crate::actuators::SwapActuator;
+use crate::actuators::{DisksActuator, SwapActuator};
 
 impl Reporter {
     /// One record for each resource.
@@ -13,6 +13,7 @@ impl Reporter {
         let cause = match (squeezed.of, &squeezed.has) {
             (SwapActuator::OF, Some(_)) => "swap_on_data_disk",
             (SwapActuator::OF, None) => "swap_elsewhere",
+            (DisksActuator::TOGETHER, Some(_)) => "many_limited",
             (_, Some(_)) => "storage_short",
             (_, None) => "squeeze_lifted",
         };

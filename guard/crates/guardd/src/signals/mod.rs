@@ -205,6 +205,8 @@ pub struct Pace {
     pub jobs: Vec<(JobNumber, Pair)>,
     /// Through the storage daemons.
     pub daemon: Pair,
+    /// All that the jobs did in the last spell, but through those.
+    pub whole: Rate,
 }
 
 /// Which job: [`crate::jobs::Job::number`].

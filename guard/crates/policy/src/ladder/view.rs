@@ -332,9 +332,9 @@ impl View {
         Some((about.filesystem?, about.guilty.unwrap_or_default().and(&self.living)))
     }
 
-    /// Is one of those who made a disk slow none of these?
+    /// Is one of those who made a disk slow none of these who stand still? Not known while it does what those had asked for before.
     pub fn blames_another(&self, guilty: &JobSet) -> bool {
-        self.made_slow().is_some_and(|(_, jobs)| jobs.and(guilty) != jobs)
+        !self.held_work && self.made_slow().is_some_and(|(_, jobs)| jobs.and(guilty) != jobs)
     }
 
     /// Evidence that calls for a real freeze.

@@ -188,6 +188,25 @@ fn a_second_hog_on_another_disk_is_limited_there() {
 }
 
 #[test]
+fn nobody_else_is_named_while_the_disk_does_what_those_had_asked_for_who_stand_still() {
+    let mut steps = narrowed();
+    (steps.guilty[0], steps.others_use[0], steps.held_work[0]) = (Some(jobs(&[1, 2])), true, true);
+    steps.run(S);
+    assert_eq!(steps.said().last(), Some(&(Cause::GuiltyNotEnough, Deed::Widen)));
+}
+
+#[test]
+fn a_request_that_hangs_names_nobody_else() {
+    let mut steps = narrowed();
+    steps.level(Level::Weak);
+    (steps.guilty[0], steps.others_use[0]) = (Some(jobs(&[2])), true);
+    steps.run(S - TICK);
+    steps.filesystems[0].stuck = true;
+    steps.step();
+    assert_eq!(steps.said().last(), Some(&(Cause::GuiltyNotEnough, Deed::Widen)));
+}
+
+#[test]
 fn two_hogs_that_make_no_difference_are_innocent() {
     let mut steps = narrowed();
     (steps.guilty[0], steps.others_use[0]) = (Some(jobs(&[2])), true);

@@ -38,6 +38,11 @@ pub const LITTLE: (u64, u64) = (8, 1 << 20);
 const LEAST: u64 = 2;
 
 impl Limit {
+    /// The least that all of batch has of a disk.
+    pub fn little(scope: &str, device: (u32, u32)) -> Limit {
+        Limit { scope: scope.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 }
+    }
+
     /// What the kernel is told.
     pub fn in_kernel(&self) -> IoMax {
         let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(LEAST);
@@ -213,13 +218,16 @@ impl IoMaxActuator {
 
     fn set(&mut self, scope: &str, limits: &[Limit]) -> Result<()> {
         self.applied.remove(scope);
+        let folder = self.slice.join(scope);
         let touched = self.touched.entry(scope.into()).or_default();
-        // A disk fewer: systemd knows no way to take one back alone.
-        let fewer = touched.keys().any(|device| limits.iter().all(|limit| limit.device != *device));
-        if fewer {
+        let unwanted = |device: &(u32, u32)| limits.iter().all(|limit| limit.device != *device);
+        let fewer: Vec<(u32, u32)> = touched.keys().copied().filter(unwanted).collect();
+        if is_slice(scope) {
+            self.give_back(scope, &fewer, &folder)?;
+        } else if !fewer.is_empty() {
+            // systemd knows no way to take the limits of one disk out of a list.
             self.lift(scope)?;
         }
-        let folder = self.slice.join(scope);
         let touched = self.touched.entry(scope.into()).or_default();
         for limit in limits {
             touched.entry(limit.device).or_insert_with(|| before(&folder, limit));
@@ -268,6 +276,23 @@ impl IoMaxActuator {
             now if now == *wanted => Ok(()),
             now => bail!("{}: io.max is `{}`", folder.display(), now.line()),
         })
+    }
+
+    /// These disks of a slice are as before; it keeps what it has of others.
+    fn give_back(&mut self, scope: &str, disks: &[(u32, u32)], folder: &Path) -> Result<()> {
+        if disks.is_empty() {
+            return Ok(());
+        }
+        let told = self.systemctl(scope, &self.as_before(scope, |device| disks.contains(&device)))?;
+        let before = self.touched.get(scope).cloned().unwrap_or_default();
+        let other = |before: &&IoMax| now(folder, before.device).ok() != Some(**before);
+        let others: Vec<IoMax> = disks.iter().filter_map(|device| before.get(device)).filter(other).copied().collect();
+        self.write_all(folder, &others)?;
+        // Else systemd is told the next time.
+        if let Some(touched) = self.touched.get_mut(scope).filter(|_| told) {
+            touched.retain(|device, _| !disks.contains(device));
+        }
+        Ok(())
     }
 
     fn lift(&mut self, scope: &str) -> Result<()> {
@@ -347,14 +372,16 @@ fn before(folder: &Path, limit: &Limit) -> IoMax {
     let slice = folder.to_str().is_some_and(is_slice);
     let now = IoMax::read(folder, limit.device).ok().flatten().filter(|_| slice);
     let now = now.unwrap_or(IoMax::unlimited(limit.device));
-    let ours = limit.in_kernel();
-    let unless_ours = |now: u64, ours: u64| if now == ours { u64::MAX } else { now };
+    // The fail-safe may have limited it and not be through with lifting that.
+    let ours = [limit.in_kernel(), Limit::little(&limit.scope, limit.device).in_kernel()];
+    let unless_ours =
+        |now: u64, of: fn(&IoMax) -> u64| if ours.iter().any(|ours| of(ours) == now) { u64::MAX } else { now };
     IoMax {
         device: now.device,
-        read_bytes: unless_ours(now.read_bytes, ours.read_bytes),
-        write_bytes: unless_ours(now.write_bytes, ours.write_bytes),
-        reads: unless_ours(now.reads, ours.reads),
-        writes: unless_ours(now.writes, ours.writes),
+        read_bytes: unless_ours(now.read_bytes, |so| so.read_bytes),
+        write_bytes: unless_ours(now.write_bytes, |so| so.write_bytes),
+        reads: unless_ours(now.reads, |so| so.reads),
+        writes: unless_ours(now.writes, |so| so.writes),
     }
 }
 

@@ -42,7 +42,7 @@ struct Before {
 /// What has become of one resource.
 #[derive(Debug)]
 pub struct Squeezed {
-    /// Of what: the name of a [`Resource`], `data disks`, or `swap`.
+    /// Of what: the name of a [`Resource`], `data disks`, `busy disks`, or `swap`.
     pub of: &'static str,
     /// What batch has now, in words; `None` = all that it had before.
     pub has: Option<String>,

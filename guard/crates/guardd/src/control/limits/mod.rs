@@ -64,16 +64,16 @@ impl Limits {
         self.throttles = *throttles;
         let lives = |number| board.jobs.iter().any(|(_, job)| job.number == number);
         self.bases.retain(|base| throttles.of(base.filesystem).is_some() && base.job.is_none_or(lives));
-        let (mut jobs, mut together) = (Vec::new(), Vec::new());
+        let mut limited = Vec::new();
         let daemons = std::mem::take(&mut self.daemons);
         for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
             *daemon = of_daemons(&mut self.bases, throttle, board);
-            let limits = of_jobs(&mut self.bases, throttle, board);
-            together.extend(together::limit(unit(board.jobs.slice()), throttle.given(), &limits));
-            jobs.extend(limits.into_iter().map(|(_, limit)| limit));
+            of_jobs(&mut self.bases, throttle, board, &mut limited);
         }
         self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons)));
-        let (jobs, together) = (strictest(jobs), strictest(together));
+        let limited = strictest(limited);
+        let together = together::limits(unit(board.jobs.slice()), &limited);
+        let jobs: Vec<Limit> = limited.into_iter().map(|one| one.limit).collect();
         if *self.jobs == *jobs && *self.together == *together {
             return None;
         }
@@ -127,16 +127,26 @@ impl Limits {
     }
 }
 
+/// A job that is limited on a disk: what it did there when it became slow, and the share of that which it may do.
+struct Limited {
+    did: Rate,
+    share: f32,
+    limit: Limit,
+}
+
 /// Two filesystems may lie on one disk: of two limits of a job there the smaller one holds.
-fn strictest(limits: Vec<Limit>) -> Vec<Limit> {
-    let mut kept: Vec<Limit> = Vec::with_capacity(limits.len());
-    for limit in limits {
-        match kept.iter_mut().find(|known| known.scope == limit.scope && known.device == limit.device) {
-            Some(known) => {
-                known.requests = known.requests.min(limit.requests);
-                known.bytes = known.bytes.min(limit.bytes);
+fn strictest(limited: Vec<Limited>) -> Vec<Limited> {
+    let mut kept: Vec<Limited> = Vec::with_capacity(limited.len());
+    for one in limited {
+        let same =
+            |known: &&mut Limited| known.limit.scope == one.limit.scope && known.limit.device == one.limit.device;
+        match kept.iter_mut().find(same) {
+            Some(Limited { share, limit, .. }) => {
+                *share = share.min(one.share);
+                limit.requests = limit.requests.min(one.limit.requests);
+                limit.bytes = limit.bytes.min(one.limit.bytes);
             }
-            None => kept.push(limit),
+            None => kept.push(one),
         }
     }
     kept
@@ -155,27 +165,30 @@ fn less_or_freed(before: &[Limit], now: &[Limit]) -> bool {
     less || before.iter().any(|limit| given(now, limit).is_none())
 }
 
-/// What each of them did then, and may do.
-fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Vec<(Rate, Limit)> {
-    let mut limits = Vec::new();
+fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limited: &mut Vec<Limited>) {
     // Without a block device of its own there is nothing to limit.
     let known = board.disks.get(usize::from(throttle.filesystem)).filter(|device| device.0 != 0);
-    let Some(&device) = known else { return limits };
-    let pace = board.pace.get(usize::from(throttle.filesystem));
-    let of = throttle.jobs.len();
-    for (_, job) in board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)) {
-        let now = || {
-            let rate = pace?.jobs.iter().find(|(number, _)| *number == job.number)?.1.most;
-            // Who went through the storage daemons is limited there. Many who each do little may do much.
-            let worth = |done: f32, least: f32| done >= least / of.max(1) as f32;
-            (worth(rate.requests, LEAST.requests) || worth(rate.bytes, LEAST.bytes)).then_some(rate)
-        };
-        let Some(rate) = base(bases, throttle, job.number, now) else { continue };
-        let (requests, bytes) = part(rate, throttle.given(), of);
-        let reads = reads_of(rate);
-        limits.push((rate, Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads }));
+    let (Some(&device), Some(pace)) = (known, board.pace.get(usize::from(throttle.filesystem))) else { return };
+    let (of, share) = (throttle.jobs.len(), throttle.given());
+    let those = || board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)).map(|(_, job)| job);
+    let now = |number| pace.jobs.iter().find(|(known, _)| *known == number).map(|(_, pair)| pair.most);
+    // Who went through the storage daemons is limited there. Many who each do little may do much.
+    let all = those().filter_map(|job| now(job.number)).fold(Rate::default(), |all, rate| Rate {
+        requests: all.requests + rate.requests,
+        bytes: all.bytes + rate.bytes,
+        ..all
+    });
+    let worth = |rate: &Rate, of: usize| {
+        rate.requests >= LEAST.requests / of.max(1) as f32 || rate.bytes >= LEAST.bytes / of.max(1) as f32
+    };
+    for job in those() {
+        let now = || now(job.number).filter(|rate| worth(&all, 1) && worth(rate, of));
+        let Some(did) = base(bases, throttle, job.number, now) else { continue };
+        let (requests, bytes) = part(did, share, of);
+        let reads = reads_of(did);
+        let limit = Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads };
+        limited.push(Limited { did, share, limit });
     }
-    limits
 }
 
 fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Option<Allowance> {
@@ -216,6 +229,10 @@ fn base(bases: &mut Vec<Base>, throttle: &Throttle, job: u64, now: impl FnOnce()
 /// What those who are limited there do with what they are left. Where no limit was found for anybody none keeps them from anything.
 fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) -> Use {
     let Some(pace) = board.pace.get(usize::from(throttle.filesystem)) else { return Use::Little };
+    let device = board.disks.get(usize::from(throttle.filesystem));
+    // Of what is left to all of them each gets more or less by chance, and others have their part of it.
+    let all = together.iter().find(|all| Some(&all.device) == device);
+    let all_used = all.is_some_and(|all| most(&parts_of(&pace.whole), &left_by(all)));
     let (mut left, mut done, mut somebody) = ([0.0; 4], [0.0; 4], false);
     for base in bases.iter().filter(|base| base.filesystem == throttle.filesystem) {
         let Some(rate) = base.rate else { continue };
@@ -229,18 +246,17 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
                 (parts(part(rate, throttle.given(), throttle.jobs.len()), reads), parts_of(&now))
             }
         };
-        somebody |= most(&own_done, &own_left);
+        let used = most(&own_done, &own_left);
+        if used && base.job.is_some() && all_used {
+            return Use::Full;
+        }
+        somebody |= used;
         for (sum, own) in left.iter_mut().zip(own_left) {
             *sum += own;
         }
         for (sum, (done, left)) in done.iter_mut().zip(own_done.iter().zip(own_left)) {
             *sum += done.min(left);
         }
-    }
-    let device = board.disks.get(usize::from(throttle.filesystem));
-    if let Some(all) = together.iter().find(|all| Some(&all.device) == device) {
-        let all_left = parts((all.requests, all.bytes), all.reads as f32 / 100.0);
-        left.iter_mut().zip(all_left).for_each(|(left, all)| *left = left.min(all));
     }
     match (most(&done, &left), somebody) {
         (true, _) => Use::Full,
@@ -257,6 +273,10 @@ fn most(done: &[f32; 4], left: &[f32; 4]) -> bool {
 /// Requests and bytes that are read, and those that are written.
 fn parts_of(&Rate { requests, bytes, reads }: &Rate) -> [f32; 4] {
     [requests * reads, bytes * reads, requests * (1.0 - reads), bytes * (1.0 - reads)]
+}
+
+fn left_by(limit: &Limit) -> [f32; 4] {
+    parts((limit.requests, limit.bytes), limit.reads as f32 / 100.0)
 }
 
 fn parts((requests, bytes): (u64, u64), reads: f32) -> [f32; 4] {

@@ -63,6 +63,15 @@ impl Rig {
         self.board.pace[0].jobs = self.board.jobs.iter().map(|(_, job)| (job.number, steady(rate))).collect();
     }
 
+    fn begin_all(&mut self) {
+        let jobs = self.board.jobs.iter().map(|(place, _)| place).collect();
+        self.throttles.begin(0, jobs, STEP, 1);
+    }
+
+    fn together(&self) -> Vec<(String, u64)> {
+        self.limits.together().iter().map(|limit| (limit.scope.to_string(), limit.requests)).collect()
+    }
+
     fn begin(&mut self, jobs: &[&str]) {
         let jobs: JobSet = jobs.iter().map(|job| self.place(job)).collect();
         self.throttles.begin(0, jobs, STEP, 1);
@@ -254,31 +263,60 @@ fn many_who_each_do_little_are_limited_together() {
     let mut rig = Rig::of((0..32).map(|number| format!("{number}.scope")));
     // 192 requests/s.
     rig.all_go(6.0);
-    let jobs: JobSet = rig.board.jobs.iter().map(|(place, _)| place).collect();
-    rig.throttles.begin(0, jobs, STEP, 1);
+    rig.begin_all();
     assert_eq!((rig.follow(), rig.limits.jobs().len()), (Some(true), 32));
-    let together =
-        |rig: &Rig| rig.limits.together().iter().map(|l| (l.scope.to_string(), l.requests)).collect::<Vec<_>>();
-    assert_eq!(together(&rig), [("j".into(), 38)], "a tenth, and as much for who may not be limited");
-    // What is left to all is used, whatever is left to each.
-    rig.all_go(1.0);
-    assert_eq!(rig.used(), Some(Use::Full));
-    rig.all_go(0.1);
-    assert_eq!(rig.used(), Some(Use::Little));
+    assert_eq!(rig.together(), [("j".into(), 38)], "a tenth, and as much for who may not be limited");
     rig.throttles.give_way(1, STEP, 1);
-    assert_eq!((rig.follow(), together(&rig)), (Some(true), vec![("j".into(), 8)]));
-    rig.all_go(0.25);
-    assert_eq!(rig.used(), Some(Use::Full));
+    assert_eq!((rig.follow(), rig.together()), (Some(true), vec![("j".into(), 8)]));
     // More for all may be no more for each.
     rig.throttles.give_way(0, STEP, 2);
     assert_eq!(rig.follow(), Some(false));
     rig.throttles.end(0);
-    assert_eq!((rig.follow(), together(&rig).len(), rig.limits.jobs().len()), (Some(true), 0, 0));
+    assert_eq!((rig.follow(), rig.together().len(), rig.limits.jobs().len()), (Some(true), 0, 0));
+    // Together next to nothing: they went through the storage daemons.
+    rig.all_go(0.2);
+    rig.begin_all();
+    assert_eq!((rig.follow(), rig.limits.jobs().len()), (None, 0));
+}
+
+#[test]
+fn what_is_left_to_all_of_them_is_used_whoever_does_it() {
+    let mut rig = Rig::of((0..32).map(|number| format!("{number}.scope")));
+    rig.all_go(6.0);
+    rig.begin_all();
+    rig.throttles.give_way(1, STEP, 1);
+    rig.follow();
+    // Of eight requests per second, three quarters of them reads; in this spell by six of them.
+    let read = |requests| Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
+    rig.all_go(0.0);
+    rig.board.pace[0].jobs.iter_mut().take(6).for_each(|(_, pair)| *pair = steady(read(1.0)));
+    rig.board.pace[0].whole = read(6.0);
+    assert_eq!(rig.used(), Some(Use::Full));
+    // Others do most of it.
+    rig.board.pace[0].jobs.iter_mut().skip(1).for_each(|(_, pair)| *pair = Pair::default());
+    assert_eq!(rig.used(), Some(Use::Full));
+    rig.board.pace[0].whole = read(1.0);
+    assert_eq!(rig.used(), Some(Use::Part));
+    // All of it.
+    (rig.board.pace[0].whole, rig.board.pace[0].jobs[0].1) = (read(6.0), Pair::default());
+    assert_eq!(rig.used(), Some(Use::Little));
+    // What goes through the storage daemons is none of it.
+    rig.throttles.end(0);
+    rig.follow();
+    rig.all_go(6.0);
+    rig.board.pace[0].daemon = steady(read(250.0));
+    rig.begin_all();
+    rig.follow();
+    rig.all_go(0.0);
+    (rig.board.pace[0].whole, rig.board.pace[0].daemon) = (Rate::default(), steady(read(20.0)));
+    assert_eq!((rig.together().len(), rig.used()), (1, Some(Use::Part)));
 }
 
 #[test]
 fn two_filesystems_on_one_disk_give_one_limit() {
     let limit = |device, requests, bytes| Limit { scope: "a.scope".into(), device, requests, bytes, reads: 50 };
-    let found = strictest(vec![limit((8, 16), 40, 9), limit((8, 0), 1, 1), limit((8, 16), 50, 5)]);
-    assert_eq!(found, [limit((8, 16), 40, 5), limit((8, 0), 1, 1)]);
+    let limited = [(0.5, limit((8, 16), 40, 9)), (0.1, limit((8, 0), 1, 1)), (0.2, limit((8, 16), 50, 5))];
+    let limited = limited.map(|(share, limit)| Limited { did: Rate::default(), share, limit });
+    let found: Vec<_> = strictest(limited.into()).into_iter().map(|one| (one.share, one.limit)).collect();
+    assert_eq!(found, [(0.2, limit((8, 16), 40, 5)), (0.1, limit((8, 0), 1, 1))]);
 }

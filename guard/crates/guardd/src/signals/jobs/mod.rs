@@ -249,7 +249,7 @@ impl Jobs {
             board.held_work.fill(false);
             for pace in &mut board.pace {
                 pace.jobs.clear();
-                pace.daemon = Pair::default();
+                (pace.daemon, pace.whole) = (Pair::default(), Rate::default());
             }
         }
         // What is written back while all stand still was not asked for now: the last spell before a freeze ends with its first
@@ -388,6 +388,7 @@ impl Jobs {
                 if !spell.still {
                     pace.daemon = spell.asked.rate(&spell.seconds);
                 }
+                pace.whole = spell.whole.rate(&spell.seconds).last;
                 pace.jobs.clear();
                 let rate = |place: usize| {
                     let row = rows.get(place)?.as_ref()?;

@@ -145,7 +145,7 @@ pub(super) fn who(freeze: &Freeze, memory: &Memory, view: &View) -> Option<Trans
             // Evidence that comes after it was calm is somebody else's, if somebody else is there: as from any state in which jobs run.
             // So is what stays, where it is known who of those that run does it: then those who stand still are no less guilty for it.
             let calm_since = freeze.calm_ns > freeze.hold_since_ns;
-            if (calm_since && others) || (no_better && view.blames_another(&freeze.guilty)) {
+            if (calm_since && others) || (no_better && !stuck && view.blames_another(&freeze.guilty)) {
                 if let Some((cause, about)) = view.serious() {
                     return Some(Transition { about, ..still(cause, Deed::Widen, Hold::All) });
                 }
