@@ -220,7 +220,7 @@ def test_many_make_way_together(
     """The kernel leaves each job two reads and two writes per second: all of them together have no more than eight."""
     node.execute("sed -i 's/^#cores = .*/cores = \"400%\"/' /etc/beer/slices.toml && systemctl daemon-reload")
     node.execute("systemctl restart condor", timeout=300)
-    answers = "condor_q >/dev/null && condor_status -startd -af Cpus | grep -qx 4"
+    answers = "condor_q >/dev/null && condor_status -af TotalCpus | grep -q ^4"
     wait_until(lambda: node.execute(answers, check=False, timeout=60).status == 0, 180, "four slots", interval=2.0)
     guard.wait_for_state("open", timeout=120)
     innocent, *jobs = [batch.submit(one, "request_memory = 128MB") for one in (INNOCENT, *[SMALL] * MANY)]
