@@ -50,7 +50,9 @@ class Guard:
         self._node.execute(
             "systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard && "
             f"for knob in {JOBS}/cgroup.freeze {JOBS}/*/cgroup.freeze; do [ ! -e $knob ] || echo 0 > $knob; done; "
-            f"for knob in {JOBS}/*/io.max; do [ ! -e $knob ] || "
+            "systemctl set-property --runtime beer-jobs.slice IOReadIOPSMax= IOWriteIOPSMax= IOReadBandwidthMax= "
+            "IOWriteBandwidthMax= && "
+            f"for knob in {JOBS}/io.max {JOBS}/*/io.max; do [ ! -e $knob ] || "
             "sed 's/=[0-9][0-9]*/=max/g' $knob | while read -r line; do echo \"$line\" > $knob; done; done; "
             "[ ! -e /run/beer/guard/swap-taken ] || "
             "systemctl set-property --runtime beer-jobs.slice MemorySwapMax=infinity",

@@ -22,7 +22,7 @@ use crate::jobs::JobSet;
 use crate::strain::Strain;
 
 /// Most disks on which batch is limited at a time.
-pub const DISKS: usize = 4;
+pub const DISKS: usize = 16;
 
 /// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave.
 const LEAST: f32 = 0.25;

@@ -65,12 +65,13 @@ impl Limits {
         let lives = |number| board.jobs.iter().any(|(_, job)| job.number == number);
         self.bases.retain(|base| throttles.of(base.filesystem).is_some() && base.job.is_none_or(lives));
         let mut limited = Vec::new();
+        let worked = |new: &Allowance| (new.operations, new.bytes) != LITTLE;
         let daemons = std::mem::take(&mut self.daemons);
         for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
             *daemon = of_daemons(&mut self.bases, throttle, board);
             of_jobs(&mut self.bases, throttle, board, &mut limited);
         }
-        self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons)));
+        self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons) && worked(new)));
         let limited = strictest(limited);
         let together = together::limits(unit(board.jobs.slice()), &limited);
         let jobs: Vec<Limit> = limited.into_iter().map(|one| one.limit).collect();
@@ -182,8 +183,10 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limited: &
         rate.requests >= LEAST.requests / of.max(1) as f32 || rate.bytes >= LEAST.bytes / of.max(1) as f32
     };
     for job in those() {
-        let now = || now(job.number).filter(|rate| worth(&all, 1) && worth(rate, of));
-        let Some(did) = base(bases, throttle, job.number, now) else { continue };
+        let worthy = || now(job.number).filter(|rate| worth(&all, 1) && worth(rate, of));
+        // Where clients fill the disk nothing will say of one who has only just begun that it was his doing.
+        let nothing = || (share == 0.0).then_some(Rate { reads: 0.5, ..Rate::default() });
+        let Some(did) = base(bases, throttle, job.number, worthy).or_else(nothing) else { continue };
         let (requests, bytes) = part(did, share, of);
         let reads = reads_of(did);
         let limit = Limit { scope: job.scope.as_str().into(), device, requests, bytes, reads };
@@ -195,17 +198,21 @@ fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Opti
     let index = usize::from(throttle.filesystem);
     let filesystem = board.filesystems.get(index)?;
     let known = bases.iter().find(|base| base.filesystem == throttle.filesystem && base.job.is_none());
+    // If nothing worth a limit went through them when others made it slow, it may do so the next time.
+    let now = || board.pace.get(index).filter(|_| throttle.was_cut()).map(|pace| pace.daemon.most);
     let rate = match known {
-        Some(base) => base.rate?,
-        // Nothing worth a limit went through them when others made it slow; it may do so the next time.
-        None => {
-            let pace = board.pace.get(index).filter(|_| throttle.was_cut())?;
-            let rate = Some(pace.daemon.most).filter(|rate| rate.requests >= LEAST.requests)?;
-            bases.push(Base { filesystem: throttle.filesystem, job: None, rate: Some(rate) });
-            rate
-        }
+        Some(base) => base.rate,
+        None => now().filter(|rate| rate.requests >= LEAST.requests),
     };
-    let (operations, bytes) = part(rate, throttle.given(), 1);
+    if let (Some(_), None) = (rate, known) {
+        bases.push(Base { filesystem: throttle.filesystem, job: None, rate });
+    }
+    let (operations, bytes) = match rate {
+        Some(rate) => part(rate, throttle.given(), 1),
+        None if throttle.given() > 0.0 => return None,
+        // Where clients fill the disk what they do next would take it from those, and nothing would say so.
+        None => LITTLE,
+    };
     Some(Allowance { device: (filesystem.major, filesystem.minor), bytes, operations })
 }
 

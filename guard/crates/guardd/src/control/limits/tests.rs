@@ -259,6 +259,28 @@ fn where_clients_fill_the_disk_next_to_nothing_is_left() {
 }
 
 #[test]
+fn where_clients_fill_the_disk_who_has_only_just_begun_makes_way_too() {
+    let mut rig = Rig::new();
+    let number = rig.number("b.scope");
+    rig.board.pace[0].jobs.push((number, steady(Rate { requests: 1.0, bytes: 4096.0, reads: 1.0 })));
+    rig.throttles.make_way(0, [rig.place("a.scope"), rig.place("b.scope")].into_iter().collect(), 1);
+    rig.throttles.give_way(1, STEP, 1);
+    assert_eq!(rig.follow(), Some(true));
+    let limits = [("a.scope".into(), 1, 1 << 20), ("b.scope".into(), 1, 1 << 20)];
+    let mut found = rig.of_jobs();
+    found.sort();
+    assert_eq!(found, limits);
+    // So does what may come through the storage daemons, of which there is nothing to tell.
+    let daemons: Vec<_> = rig.limits.daemons().map(|limit| (limit.operations, limit.bytes)).collect();
+    assert_eq!((daemons, rig.limits.slowed().count()), (vec![LITTLE], 0));
+    // When there is room it is no matter what he would have done.
+    rig.throttles.give_way(0, STEP, 2);
+    rig.follow();
+    assert_eq!(rig.of_jobs().len(), 1);
+    assert_eq!(rig.limits.daemons().count(), 0);
+}
+
+#[test]
 fn many_who_each_do_little_are_limited_together() {
     let mut rig = Rig::of((0..32).map(|number| format!("{number}.scope")));
     // 192 requests/s.
