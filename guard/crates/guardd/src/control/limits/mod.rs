@@ -65,13 +65,15 @@ impl Limits {
         let lives = |number| board.jobs.iter().any(|(_, job)| job.number == number);
         self.bases.retain(|base| throttles.of(base.filesystem).is_some() && base.job.is_none_or(lives));
         let mut limited = Vec::new();
-        let worked = |new: &Allowance| (new.operations, new.bytes) != LITTLE;
-        let daemons = std::mem::take(&mut self.daemons);
-        for (throttle, daemon) in throttles.iter().zip(&mut self.daemons) {
+        let before = std::mem::take(&mut self.daemons);
+        self.slowed = Default::default();
+        for ((throttle, daemon), slowed) in throttles.iter().zip(&mut self.daemons).zip(&mut self.slowed) {
             *daemon = of_daemons(&mut self.bases, throttle, board);
+            // Of whom nothing went through them there is nothing to tell.
+            let worked = through_daemons(&self.bases, throttle).is_some();
+            *slowed = daemon.filter(|new| worked && less_than_in(new, &before));
             of_jobs(&mut self.bases, throttle, board, &mut limited);
         }
-        self.slowed = self.daemons.map(|new| new.filter(|new| less_than_in(new, &daemons) && worked(new)));
         let limited = strictest(limited);
         let together = together::limits(unit(board.jobs.slice()), &limited);
         let jobs: Vec<Limit> = limited.into_iter().map(|one| one.limit).collect();
@@ -194,10 +196,15 @@ fn of_jobs(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board, limited: &
     }
 }
 
+/// What went through the storage daemons when it became slow, if it was worth a limit.
+fn through_daemons<'a>(bases: &'a [Base], throttle: &Throttle) -> Option<&'a Base> {
+    bases.iter().find(|base| base.filesystem == throttle.filesystem && base.job.is_none())
+}
+
 fn of_daemons(bases: &mut Vec<Base>, throttle: &Throttle, board: &Board) -> Option<Allowance> {
     let index = usize::from(throttle.filesystem);
     let filesystem = board.filesystems.get(index)?;
-    let known = bases.iter().find(|base| base.filesystem == throttle.filesystem && base.job.is_none());
+    let known = through_daemons(bases, throttle);
     // If nothing worth a limit went through them when others made it slow, it may do so the next time.
     let now = || board.pace.get(index).filter(|_| throttle.was_cut()).map(|pace| pace.daemon.most);
     let rate = match known {

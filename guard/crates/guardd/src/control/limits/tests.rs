@@ -141,6 +141,12 @@ fn what_goes_through_the_daemons_is_limited_there() {
     rig.throttles.ease(10, STEP, 1, 10);
     rig.follow();
     assert_eq!((rig.limits.daemons().count(), rig.limits.slowed().count()), (1, 0), "more is nothing to talk about");
+    // The least is worth a record like any other.
+    let mut rig = Rig::new();
+    rig.board.pace[0].daemon = steady(Rate { requests: 70.0, bytes: 2e6, reads: 0.0 });
+    rig.begin(&[]);
+    rig.follow();
+    assert_eq!(rig.limits.slowed().map(|limit| (limit.operations, limit.bytes)).collect::<Vec<_>>(), [LITTLE]);
     let mut rig = Rig::new();
     rig.board.pace[0].daemon = steady(Rate { requests: 3.0, bytes: 2e5, reads: 0.0 });
     rig.begin(&["a.scope"]);
