@@ -23,13 +23,12 @@ from support import (
     assert_one_run,
     assert_undisturbed,
     figures,
-    first_over,
     let_storage_be_alone,
     percentile,
     report_of,
 )
 from test_hostile import CPU, NETWORK
-from test_protection_disk import AGAIN, ATTACK, HOLD, QUIET, RATE, RECOVERY, WINDOW, wait_until_learned
+from test_protection_disk import AGAIN, ATTACK, HOLD, QUIET, RATE, judged_window, wait_until_learned
 
 pytestmark = pytest.mark.full
 
@@ -63,8 +62,7 @@ def test_a_mix_of_all(
     samples = storage.stop()
     parts = {"alone": samples.due_between(quiet_from, began)}
     if guarded:
-        start = (first_over(samples, OBJECTIVE_SECONDS, after=began) or began) + RECOVERY
-        parts["recovered"] = samples.due_between(start, start + WINDOW)
+        parts["recovered"] = samples.due_between(*judged_window(samples, began))
     parts["attack"] = samples.due_between(began, began + ATTACK)
     jobs = {"hog": hostile, "innocent": peaceful}
     seen = figures("mix of all", parts, guard if guarded else None, clock.measure(node), struck, jobs)

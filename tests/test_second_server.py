@@ -32,7 +32,7 @@ from support import (
     report_of,
     require_well,
 )
-from test_protection_disk import AGAIN, ATTACK, RECOVERY, WINDOW, wait_until_learned
+from test_protection_disk import AGAIN, ATTACK, RECOVERY, judged_window, wait_until_learned
 
 pytestmark = pytest.mark.full
 
@@ -120,14 +120,14 @@ def attack(
     require_well(samples.due_between(quiet_from, began))
     onset = first_over(samples, OBJECTIVE_SECONDS, after=began)
     assert onset is not None or guarded, "no request took long: the attack is none"
-    start = (onset or began) + RECOVERY
-    recovered = samples.due_between(start, start + WINDOW)
+    start, end = judged_window(samples, began)
+    recovered = samples.due_between(start, end)
     parts = {"alone": samples.due_between(quiet_from, began), "recovered": recovered}
     parts["attack"] = samples.due_between(began, began + ATTACK)
     figures(case, parts, guard if guarded else None, clock.measure(server), struck)
     print(guard.why())
     assert_undisturbed(neighbours, quiet_from, began + ATTACK)
-    assert_undisturbed(neighbours, start, start + WINDOW)
+    assert_undisturbed(neighbours, start, end)
     return Attack(hog, innocent, scopes, struck, percentile(recovered, 99), reads)
 
 
