@@ -155,11 +155,12 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighb
 
 
 def after_recovery(samples: Requests, began: float, neighbours: Neighbours) -> float:
-    """The client's p99 from RECOVERY after the onset."""
+    """The client's p99 in the window that is judged."""
     start, end = judged_window(samples, began)
     window = samples.due_between(start, end)
     p99 = percentile(window, 99)
-    print(f"from {RECOVERY:g} s after the onset: p50 {percentile(window, 50) * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms")
+    when = f"{start - began:.1f} to {end - began:.1f} s after the attack began"
+    print(f"{when}: p50 {percentile(window, 50) * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms")
     assert_undisturbed(neighbours, start - RECOVERY, end)
     assert_undisturbed(neighbours, start, end)
     return p99

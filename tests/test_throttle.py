@@ -179,14 +179,14 @@ def attacked(
     guarded = rate(storage, neighbours, SEEN + 40, 3)
     of_hogs = (done() - before) / (time.time() - began)
     print(guard.why())
-    before_that = guard.decisions()
+    decisions = guard.decisions()
     guard.take_away()
     free = rate(storage, neighbours, SEEN + 20, 4)
     print(
         f"{alone:.1f} requests/s alone, {guarded:.1f} with hogs (they did {of_hogs:.1f}), {free:.1f} without the guard"
     )
     assert free < 0.9 * alone, "no harm without the guard: this shows nothing"
-    made_way = [one for one in before_that if one.action == "give_way"]
+    made_way = [one for one in decisions if one.action == "give_way"]
     assert {one.cause for one in made_way} == {"clients_fill_disk"}
     assert {one for record in made_way for one in record.jobs} == {hog.rsplit("/", 1)[1] for hog in hogs}
     return alone, guarded, free, of_hogs
@@ -234,5 +234,6 @@ def test_many_make_way_together(
     alone, guarded, free, done = attacked(node, guard, storage, neighbours, begin, hogs)
     assert alone - guarded < (alone - free) / 4
     assert 0 < done < TOGETHER + 0.5
+    assert "many_limited" in {one.cause for one in guard.decisions()}, guard.why()
     assert not limits(node, beside), "the innocent has a limit of its own"
     assert innocent.status == RUNNING

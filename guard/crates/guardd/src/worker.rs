@@ -256,6 +256,7 @@ impl Worker {
         self.say(outcomes.into_iter(), decided_ns, said);
     }
 
+    /// For the journal.
     fn say(&mut self, outcomes: impl Iterator<Item = Squeezed>, decided_ns: u64, said: bool) {
         for outcome in outcomes {
             // As with the limits of jobs: what grows bit by bit, and what fails again, is not said.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::io_max::{in_words, IoMaxActuator, Limit, LITTLE, PROPERTIES};
+use super::io_max::{IoMaxActuator, Limit, LITTLE, PROPERTIES};
 use super::squeeze::Squeezed;
 use crate::signals::parse_device;
 
@@ -88,9 +88,7 @@ impl DisksActuator {
             let _ = std::fs::write(self.run.join(Self::TIDY), "");
         }
         let words = || match little {
-            [] => {
-                together.iter().map(|all| in_words(all.device, all.requests, all.bytes)).collect::<Vec<_>>().join(", ")
-            }
+            [] => together.iter().map(Limit::words).collect::<Vec<_>>().join(", "),
             _ => format!("{} requests/s and {:.1} MB/s of each data disk", LITTLE.0, LITTLE.1 as f64 / 1e6),
         };
         let has = less.then(words);

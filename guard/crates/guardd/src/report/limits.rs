@@ -21,8 +21,7 @@ impl Reporter {
             record.jobs = outcomes.iter().map(|outcome| self.identities.of(&outcome.scope)).collect();
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
             let limits = outcomes.iter().flat_map(|outcome| &outcome.limits);
-            let words = |limit: &Limit| in_words(limit.device, limit.requests, limit.bytes);
-            record.detail = limits.map(words).collect::<Vec<_>>().join(", ");
+            record.detail = limits.map(Limit::words).collect::<Vec<_>>().join(", ");
             if let Some(error) = outcomes.iter().find_map(|outcome| outcome.seen.as_ref().err()) {
                 (record.outcome, record.detail) = (Outcome::Failed, format!("{error:#}"));
                 self.log.warning(&record.detail);

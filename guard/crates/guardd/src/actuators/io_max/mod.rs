@@ -43,6 +43,11 @@ impl Limit {
         Limit { scope: scope.into(), device, requests: LITTLE.0, bytes: LITTLE.1, reads: 50 }
     }
 
+    /// For example `40 requests/s and 2.5 MB/s of vdb`.
+    pub fn words(&self) -> String {
+        in_words(self.device, self.requests, self.bytes)
+    }
+
     /// What the kernel is told.
     pub fn in_kernel(&self) -> IoMax {
         let part = |all: u64, percent: u64| (all.saturating_mul(percent) / 100).max(LEAST);
@@ -57,7 +62,7 @@ impl Limit {
     }
 }
 
-/// For example `40 requests/s and 2.5 MB/s of vdb`.
+/// The same of whoever it is.
 pub fn in_words((major, minor): (u32, u32), requests: u64, bytes: u64) -> String {
     let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok();
     let name = link.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -222,11 +227,11 @@ impl IoMaxActuator {
         let touched = self.touched.entry(scope.into()).or_default();
         let unwanted = |device: &(u32, u32)| limits.iter().all(|limit| limit.device != *device);
         let fewer: Vec<(u32, u32)> = touched.keys().copied().filter(unwanted).collect();
-        if is_slice(scope) {
-            self.give_back(scope, &fewer, &folder)?;
-        } else if !fewer.is_empty() {
+        match fewer[..] {
+            [] => {}
+            _ if is_slice(scope) => self.give_back(scope, &fewer, &folder)?,
             // systemd knows no way to take the limits of one disk out of a list.
-            self.lift(scope)?;
+            _ => self.lift(scope)?,
         }
         let touched = self.touched.entry(scope.into()).or_default();
         for limit in limits {
@@ -260,6 +265,13 @@ impl IoMaxActuator {
         self.write_all(folder, wanted)
     }
 
+    /// What systemd has left otherwise.
+    fn put_right<'a>(&mut self, folder: &Path, wanted: impl Iterator<Item = &'a IoMax>) -> Result<()> {
+        let other = |wanted: &&IoMax| now(folder, wanted.device).ok() != Some(**wanted);
+        let others: Vec<IoMax> = wanted.filter(other).copied().collect();
+        self.write_all(folder, &others)
+    }
+
     /// One that fails keeps no other from being limited.
     fn write_all(&mut self, folder: &Path, wanted: &[IoMax]) -> Result<()> {
         let mut first = Ok(());
@@ -280,14 +292,9 @@ impl IoMaxActuator {
 
     /// These disks of a slice are as before; it keeps what it has of others.
     fn give_back(&mut self, scope: &str, disks: &[(u32, u32)], folder: &Path) -> Result<()> {
-        if disks.is_empty() {
-            return Ok(());
-        }
         let told = self.systemctl(scope, &self.as_before(scope, |device| disks.contains(&device)))?;
         let before = self.touched.get(scope).cloned().unwrap_or_default();
-        let other = |before: &&IoMax| now(folder, before.device).ok() != Some(**before);
-        let others: Vec<IoMax> = disks.iter().filter_map(|device| before.get(device)).filter(other).copied().collect();
-        self.write_all(folder, &others)?;
+        self.put_right(folder, disks.iter().filter_map(|device| before.get(device)))?;
         // Else systemd is told the next time.
         if let Some(touched) = self.touched.get_mut(scope).filter(|_| told) {
             touched.retain(|device, _| !disks.contains(device));
@@ -312,9 +319,7 @@ impl IoMaxActuator {
         let ended = gone(folder) && !is_slice(scope);
         let told = !is_unit(scope) || ended || self.systemctl(scope, &self.as_before(scope, |_| true))?;
         if !gone(folder) {
-            let other = |before: &&IoMax| now(folder, before.device).ok() != Some(**before);
-            let others: Vec<IoMax> = before.values().filter(other).copied().collect();
-            self.write_all(folder, &others)?;
+            self.put_right(folder, before.values())?;
         }
         if !told {
             // It would set them again the next time that it writes anything.
