@@ -100,6 +100,17 @@ def test_what_a_job_lost_is_told_by_who_is_named(scope: str, still: float) -> No
     assert found.stood_still(scope, 0, 10) == 0
 
 
+def test_who_rests_stands_still_whatever_else_there_is() -> None:
+    lines = [
+        decision(10, "throttled", "throttled", "rest", jobs=scopes("a")),
+        decision(12, "throttled", "frozen", "freeze", jobs=scopes("a", "b")),
+        decision(15, "frozen", "throttled", "thaw", jobs=scopes("a", "b")),
+        decision(20, "throttled", "throttled", "go_on", jobs=scopes("a")),
+    ]
+    found = Decisions.parse("\n".join(lines))
+    assert [found.stood_still(scope, 0, 30) for scope in "ab"] == pytest.approx([10, 3])
+
+
 def sample(time: float, jobs_usec: int, reads: int, idle: int) -> str:
     io = {"252:16": {"rbytes": reads * 65536, "wbytes": 0, "rios": reads, "wios": 0}}
     slices = {

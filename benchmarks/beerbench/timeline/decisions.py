@@ -11,6 +11,8 @@ from typing import Any
 FROZEN = ("frozen", "vacating", "emergency")
 # Who is named stands still from then on; who leaves does, beside those who did before.
 STILL, LEAVING = ("freeze", "extend", "narrow", "widen"), ("vacate", "evacuate")
+# Who is named stands still, too, where clients fill a disk; or does not any more.
+RESTS = {"rest": True, "go_on": False}
 
 
 @dataclass(frozen=True)
@@ -113,21 +115,22 @@ class Decisions:
     def stood_still(self, scope: str, start: float, end: float) -> float:
         """Seconds of that time in which the guard kept this job frozen.
 
-        Who was frozen runs with the thaw, or with the stage after it that names him.
+        Who was frozen runs with the thaw, or with the stage after it that names him; unless he rests.
         """
         moves = [item for item in self.items if item.outcome != "skipped" and item.time < end]
-        total, since = 0.0, None
+        total, since, frozen, rests = 0.0, None, False, False
         for number, item in enumerate(moves):
             if item.action in STILL:
-                still = scope in item.jobs
+                frozen = scope in item.jobs
             elif item.action in LEAVING:
-                still = since is not None or scope in item.jobs
+                frozen = frozen or scope in item.jobs
             elif item.action == "thaw":
-                still = since is not None and _waits(scope, moves[number + 1 :])
+                frozen = frozen and _waits(scope, moves[number + 1 :])
             elif item.action == "stage":
-                still = since is not None and scope not in item.jobs
-            else:
-                continue
+                frozen = frozen and scope not in item.jobs
+            elif item.action in RESTS and scope in item.jobs:
+                rests = RESTS[item.action]
+            still = frozen or rests
             if still and since is None:
                 since = max(item.time, start)
             elif not still and since is not None:

@@ -18,8 +18,8 @@ pub struct Record {
     pub to: NodeState,
     /// Why, in one word of a fixed vocabulary (the policy's `Cause`): `strong_evidence`, `calm`, `batch_innocent`, ...
     pub cause: String,
-    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `stage`, `tighten`, `give_way`, `lift`, `limit`,
-    /// `unlimit`, `correct`, `squeeze`, `less_cpu`, `less_memory`, `less_network`, `all_cpu`, `all_memory`, `all_network`, `vacate`,
+    /// What was done, in one word: `freeze`, `extend`, `narrow`, `widen`, `thaw`, `stage`, `tighten`, `give_way`, `rest`, `go_on`,
+    /// `lift`, `limit`, `unlimit`, `correct`, `squeeze`, `less_cpu`, `less_memory`, `less_network`, `all_cpu`, `all_memory`, `all_network`, `vacate`,
     /// `evacuate`, `kill`, `close`, `open`, `quarantine`, `release`, `drain`, `resume`, `hold`, `none`.
     pub action: String,
     /// Is this a precautionary freeze, or its end? Counted apart.
@@ -153,6 +153,8 @@ impl Record {
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "give_way" => "Those who use it most are left next to nothing of it".into(),
+            "rest" => "Those who make way stand still: they have had their part of it".into(),
+            "go_on" => "Those who made way run again".into(),
             "lift" => "Nobody is limited any more".into(),
             "less_cpu" if self.cause.starts_with("signal_") => {
                 "Batch as a whole is left its least of CPU, and through the storage daemons".into()
@@ -235,6 +237,7 @@ impl Record {
                 format!("storage's clients fill the disk of {place}: so many of their requests are slow{measured}")
             }
             "made_storage_slow" => "they made storage slow".into(),
+            "rested" => "what they had taken of that disk is made good, or it has room again".into(),
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "stood_too_long" => {

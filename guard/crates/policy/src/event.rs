@@ -48,6 +48,8 @@ pub enum Cause {
     ClientsNotice,
     /// They fill a disk: whatever batch does there is taken from them.
     ClientsFillDisk,
+    /// What they had taken of it is made good, or it has room again.
+    Rested,
     /// Nobody is limited any more.
     ThrottleOver,
     /// Frozen for as long as is allowed.
@@ -100,7 +102,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 42] = [
+    pub const ALL: [Cause; 43] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -119,6 +121,7 @@ impl Cause {
         Cause::ThrottleNotEnough,
         Cause::ClientsNotice,
         Cause::ClientsFillDisk,
+        Cause::Rested,
         Cause::ThrottleOver,
         Cause::FreezeMax,
         Cause::StoodTooLong,
@@ -166,6 +169,7 @@ impl Cause {
             Cause::ThrottleNotEnough => "throttle_not_enough",
             Cause::ClientsNotice => "clients_notice",
             Cause::ClientsFillDisk => "clients_fill_disk",
+            Cause::Rested => "rested",
             Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",
             Cause::StoodTooLong => "stood_too_long",
@@ -215,6 +219,10 @@ pub enum Deed {
     Tighten,
     /// Leave them next to nothing, for as long as it is so.
     GiveWay,
+    /// Who still takes too much of it stands still for a while.
+    Rest,
+    /// They run again.
+    GoOn,
     /// Limit nobody any more.
     Lift,
     /// Batch as a whole gets less of this.
@@ -237,7 +245,7 @@ pub enum Deed {
 
 impl Deed {
     /// All of them.
-    pub const ALL: [Deed; 22] = [
+    pub const ALL: [Deed; 24] = [
         Deed::None,
         Deed::Open,
         Deed::Close,
@@ -247,6 +255,8 @@ impl Deed {
         Deed::Widen,
         Deed::Tighten,
         Deed::GiveWay,
+        Deed::Rest,
+        Deed::GoOn,
         Deed::Lift,
         Deed::Squeeze(Resource::Cpu),
         Deed::Squeeze(Resource::Memory),
@@ -274,6 +284,8 @@ impl Deed {
             Deed::Widen => "widen",
             Deed::Tighten => "tighten",
             Deed::GiveWay => "give_way",
+            Deed::Rest => "rest",
+            Deed::GoOn => "go_on",
             Deed::Lift => "lift",
             Deed::Squeeze(Resource::Cpu) => "less_cpu",
             Deed::Squeeze(Resource::Memory) => "less_memory",

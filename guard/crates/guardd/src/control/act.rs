@@ -99,7 +99,8 @@ impl<F: Freezer> ControlLoop<F> {
                 false => Held::Nothing,
             },
             Hold::Nobody => Held::Nothing,
-            _ if actions.thawing => Held::Nothing,
+            // Who waits for his turn, or rests, does so for nothing that goes through the daemons.
+            _ if actions.state < NodeState::Frozen => Held::Nothing,
             // Who leaves for another reason has no part in what goes through the daemons.
             Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),

@@ -214,6 +214,7 @@ impl<F: Freezer> ControlLoop<F> {
             rotational: self.board.rotational,
             held_work: &self.board.held_work,
             used: self.limits.used(),
+            taken: self.limits.taken(),
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             oldest_first: self.board.jobs.oldest_first(),
@@ -281,7 +282,9 @@ impl<F: Freezer> ControlLoop<F> {
     fn account(&mut self, actions: &Actions, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.totals.tick_ns);
         self.totals.tick_ns = now_ns;
-        match (self.freezer.applied().any(), actions.precaution) {
+        // Who rests where clients fill a disk is not frozen.
+        let rest_only = actions.state < NodeState::Frozen && !actions.thawing;
+        match (self.freezer.applied().any() && !rest_only, actions.precaution) {
             (true, true) => self.totals.precaution_ns += elapsed,
             (true, false) => self.totals.frozen_ns += elapsed,
             (false, _) => {}

@@ -221,7 +221,15 @@ impl Reporter {
         }
         if !matches!(
             event.deed,
-            Deed::Freeze | Deed::Narrow | Deed::Widen | Deed::Vacate | Deed::Evacuate | Deed::Thaw | Deed::Stage
+            Deed::Freeze
+                | Deed::Narrow
+                | Deed::Widen
+                | Deed::Vacate
+                | Deed::Evacuate
+                | Deed::Thaw
+                | Deed::Stage
+                | Deed::Rest
+                | Deed::GoOn
         ) {
             record.outcome = Outcome::Done;
             return self.write(record);

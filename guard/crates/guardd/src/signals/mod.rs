@@ -198,6 +198,13 @@ pub struct Rate {
     pub reads: f32,
 }
 
+impl Rate {
+    /// In one number: of how many requests per second.
+    pub fn work(&self) -> f32 {
+        self.requests + self.bytes / BYTES_PER_REQUEST as f32
+    }
+}
+
 /// How fast batch goes on the disk of one filesystem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pace {

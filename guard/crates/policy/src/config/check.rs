@@ -215,6 +215,7 @@ fn ladder(raw: RawLadder, dry_run: bool, tick_ns: u64) -> Result<LadderConfig, F
         guilty_first: raw.guilty_first,
         throttle: raw.throttle,
         throttle_step: between("ladder.throttle_step", raw.throttle_step, Share(0.01), Share(0.5))?.0 as f32,
+        filled_share: between("ladder.filled_share", raw.filled_share, Share(0.001), Share(1.0))?.0,
         guilty_timeout_ns: time("ladder.guilty_timeout", raw.guilty_timeout, 100 * MS, effect_timeout_ns / 5)?,
     })
 }

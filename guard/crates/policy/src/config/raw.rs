@@ -103,6 +103,7 @@ section!(RawLadder {
     guilty_timeout: Duration = Duration(S),
     throttle: bool = true,
     throttle_step: Share = Share(0.05),
+    filled_share: Share = Share(0.005),
     stale_floor: Duration = Duration(30 * S),
 });
 

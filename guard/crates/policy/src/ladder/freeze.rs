@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A freeze from its first moment to its last: who stands still, for what, for how long at least, and what its end says of batch.
 
+use super::alone::Alone;
 use super::leave::Leave;
 use super::memory::{Memory, Transition};
 use super::view::{About, View};
@@ -53,6 +54,8 @@ pub(super) struct Freeze {
     /// Objectives that had evidence during it, and filesystems of those, bit by index.
     pub accused: u64,
     pub slow: u128,
+    /// What storage is like meanwhile.
+    pub alone: Alone,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
 }
@@ -122,6 +125,7 @@ impl Memory {
             freeze.accused |= view.accused;
             freeze.slow |= view.slow;
             freeze.stuck |= matches!(view.strong, Some((Cause::Stuck, _)));
+            freeze.alone.note(view.part, self.config.guilty_timeout_ns, view.now_ns);
         }
     }
 
@@ -169,6 +173,7 @@ impl Memory {
             stuck: false,
             accused: 0,
             slow: 0,
+            alone: Alone::new(now_ns),
             before,
         });
         if precaution {

@@ -6,6 +6,7 @@ use super::freeze::{Ended, Freeze};
 use super::innocence::Innocence;
 use super::leave::{Leave, Room, Stood};
 use super::limits::Limits;
+use super::rest::{Rest, Turn};
 use super::stages::Stages;
 use super::view::About;
 use super::{Counters, Events, LadderConfig};
@@ -62,6 +63,8 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited on which disk.
     pub limits: Limits,
+    /// Who rests, because clients fill a disk.
+    pub rest: Rest,
     /// Batch made storage slow, again, and not by what it does on a disk: until it gets less for that.
     pub harmed: Option<About>,
     /// What batch as a whole may have.
@@ -106,6 +109,7 @@ impl Memory {
             counters,
             all_until_ns: 0,
             limits: Limits::new(now_ns),
+            rest: Rest::new(now_ns),
             harmed: None,
             squeezes: Default::default(),
             leave: Leave::default(),
@@ -264,6 +268,22 @@ impl Memory {
         } else if let Some(turn) = self.stages.next(oldest_first, now_ns) {
             self.say(Cause::Calm, Deed::Stage, self.state, now_ns, events, |event| event.hold = Hold::Jobs(turn));
         }
+    }
+
+    /// Whose turn it is to rest, or to run again, where clients fill a disk.
+    pub fn rest(&mut self, taken: &[f32], now_ns: u64, events: &mut Events) {
+        let mut rest = self.rest.clone();
+        rest.follow(&self.limits.throttles, taken, self.config.filled_share, now_ns, |turn: Turn| {
+            let (cause, deed) = match turn.rests {
+                true => (Cause::ClientsFillDisk, Deed::Rest),
+                false => (Cause::Rested, Deed::GoOn),
+            };
+            self.say(cause, deed, self.state, now_ns, events, |event| {
+                self.limits.about(turn.filesystem).describe(event);
+                event.hold = Hold::Jobs(turn.jobs);
+            });
+        });
+        self.rest = rest;
     }
 
     /// Adds an event about the node as it is now.

@@ -3,6 +3,7 @@
 //!
 //! A step sorts the inputs (`view`), asks the rung of the present state what to do, and makes it so in `memory`.
 
+mod alone;
 mod budget;
 mod events;
 mod freeze;
@@ -10,6 +11,7 @@ mod innocence;
 mod leave;
 mod limits;
 mod memory;
+mod rest;
 mod rungs;
 mod stages;
 mod view;
@@ -68,6 +70,8 @@ pub struct LadderConfig {
     pub throttle: bool,
     /// The first bit, and each further one until they have all of it, as a share of what they did there (0..1).
     pub throttle_step: f32,
+    /// Where clients fill a disk jobs may do this part of its work in the long run (0..1): who takes more rests meanwhile.
+    pub filled_share: f64,
 }
 
 /// What the ladder looks at. Everything is as of `now`. By default nothing is known, and the guard's own checks fail.
@@ -91,6 +95,8 @@ pub struct Inputs<'a> {
     pub others_use: &'a [bool],
     /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.
     pub used: &'a [Use],
+    /// The part of each filesystem's disk that those do who are limited there, by themselves (0..1). A shorter slice = nothing.
+    pub taken: &'a [f32],
     /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
     /// counts as no.
     pub held_work: &'a [bool],
@@ -126,6 +132,8 @@ pub struct Actions {
     pub filesystem: Option<u16>,
     /// It is over, and those wait for their turn to run again.
     pub thawing: bool,
+    /// Who of them rests: they have had their part of a disk that clients fill.
+    pub resting: JobSet,
     /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
     pub throttles: Throttles,
     /// What batch as a whole may have.
@@ -243,6 +251,7 @@ impl Ladder {
             }
         }
         memory.stage(inputs.oldest_first, now_ns, &mut events);
+        memory.rest(inputs.taken, now_ns, &mut events);
         self.squeeze(&view, &mut events);
         self.watch_budget(now_ns, &mut events);
         self.note_error_budget(&view, now_ns, &mut events);
@@ -350,7 +359,8 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            hold: freeze.map_or(memory.stages.hold(), |f| f.hold),
+            hold: freeze.map_or(memory.stages.hold(), |f| f.hold).or(memory.rest.hold()),
+            resting: memory.rest.jobs(),
             thawing: freeze.is_none() && memory.stages.hold().any(),
             filesystem: freeze.and_then(|f| f.filesystem),
             throttles: memory.limits.throttles,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a step sees: the inputs, sorted by what they mean for the ladder.
 
+use super::alone::{Got, Part};
 use super::memory::Memory;
 use super::{Events, Inputs};
 use crate::bits::each;
@@ -166,6 +167,8 @@ pub(super) struct View {
     pub accused: u64,
     /// Filesystems with evidence, bit by index. None while there is some: of all of them together.
     pub slow: u128,
+    /// What batch has to do with those.
+    pub part: Part,
     /// There is no job on the node.
     pub no_jobs: bool,
     /// Nor does batch of other nodes use it.
@@ -214,6 +217,7 @@ impl View {
             blind: None,
             accused: 0,
             slow: 0,
+            part: Part::default(),
             no_jobs: inputs.jobs == Some(0),
             nothing_to_hold: inputs.jobs == Some(0) && !from_elsewhere(memory, inputs),
             jobs: inputs.jobs,
@@ -282,6 +286,7 @@ impl View {
             let harmless = view.strong.map(|(_, about)| (Cause::BreachWithoutBatch, about));
             view.against = view.against.or(harmless);
         }
+        view.part = part(view.slow, inputs);
         let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
         view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
         if memory.freeze.is_none() && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns) {
@@ -398,6 +403,22 @@ impl View {
     fn accuse(&mut self, about: About) {
         self.accused |= about.objective.map_or(0, |o| 1u64.checked_shl(u32::from(o)).unwrap_or(0));
     }
+}
+
+/// Batch's on these, bit by index.
+fn part(filesystems: u128, inputs: &Inputs<'_>) -> Part {
+    let mut all = Part::Unknown;
+    for index in each(filesystems) {
+        let (share, load) = (inputs.batch_share_now.get(index), inputs.filesystems.get(index));
+        let (Some(share), Some(load)) = (share.filter(|share| share.is_finite()), load) else { return Part::Unknown };
+        if *share >= TAKEN || load.batch_in_flight > 0 {
+            return Part::Some;
+        }
+        let Got { requests, slow } = if let Part::None(got) = all { got } else { Got::default() };
+        let got = Got { requests: requests + load.slow_end.requests, slow: slow + load.slow_end.slow };
+        all = Part::None(got);
+    }
+    all
 }
 
 /// Of the disks that clients fill one of which batch takes a part, beside those who are limited there.

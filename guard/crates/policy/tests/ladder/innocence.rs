@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-use crate::steps::{Steps, S, TICK};
+use crate::steps::{Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Level};
+use policy::{Cause, Deed, Level, SlowEnd};
 
 #[test]
 fn a_freeze_that_does_not_help_ends_and_the_same_evidence_does_not_freeze_again_for_a_while() {
@@ -161,4 +161,61 @@ fn evidence_that_flickers_whatever_batch_does_is_acquitted_too() {
     }
     assert!(steps.said().iter().any(|said| said.0 == Cause::FreezeMax));
     assert!(frozen < 450 * S, "{} of 600 s", frozen / S);
+}
+
+/// Storage slow on filesystem 0, where batch does this part of the work; so many requests of clients per tick, this part of them
+/// slow.
+fn slow_by_itself(part: f32, requests: f32, slow_ones: f32) -> Steps {
+    let mut steps = Steps::open();
+    slow(&mut steps, 0);
+    let slow = slow_ones * requests;
+    steps.filesystems[0].slow_end = SlowEnd { requests, slow, found: slow / 8.0, usual: requests / 400.0 };
+    steps.batch_share_now[0] = part;
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps
+}
+
+#[test]
+fn who_had_no_part_in_it_is_acquitted_soon() {
+    // 120 requests/s, nearly all of them slow.
+    let mut steps = slow_by_itself(0.03, 2.4, 0.9);
+    assert!((2500 * MS..2500 * MS + TICK).contains(&steps.until_left(20 * S)));
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+    steps.run(50 * S);
+    assert_eq!((steps.state(), steps.actions().reason), (NodeState::Closed, Cause::BreachWithoutBatch));
+}
+
+#[test]
+fn where_batch_worked_or_little_is_known_it_takes_its_time() {
+    for (part, requests, slow_ones) in [
+        (0.06, 2.4, 0.9),     // it may have left a queue
+        (f32::NAN, 2.4, 0.9), // not known
+        (0.0, 0.4, 0.9),      // 20 requests/s: too few in a second and a half
+        (0.0, 2.4, 0.4),      // what it did is fading
+    ] {
+        let mut steps = slow_by_itself(part, requests, slow_ones);
+        let lasted = steps.until_left(20 * S);
+        assert!(lasted > 2500 * MS + TICK, "{part} {requests} {slow_ones}: {lasted}");
+    }
+    // Once is enough: what was in flight then may have been much.
+    let mut steps = slow_by_itself(0.5, 2.4, 0.9);
+    steps.run(S);
+    steps.batch_share_now[0] = 0.0;
+    assert_eq!(steps.until_left(20 * S), 9 * S);
+    // Through the storage daemons, too.
+    let mut steps = slow_by_itself(0.0, 2.4, 0.9);
+    steps.filesystems[0].batch_in_flight = 1;
+    assert_eq!(steps.until_left(20 * S), 10 * S);
+}
+
+#[test]
+fn who_made_it_slow_by_other_ways_is_not_acquitted_for_what_was_before() {
+    let mut steps = slow_by_itself(0.0, 2.4, 0.9);
+    steps.run(600 * MS);
+    steps.filesystems[0].slow_end = SlowEnd { requests: 2.4, slow: 0.1, found: 0.0125, usual: 0.006 };
+    steps.run(1500 * MS);
+    steps.level(Level::Calm);
+    steps.until_left(20 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
 }

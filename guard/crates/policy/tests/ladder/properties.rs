@@ -121,7 +121,7 @@ proptest! {
                 let now = steps.now;
                 // Nothing is frozen for longer than freeze_max, and who leaves not for longer than he is given for that; in an
                 // emergency nobody comes back.
-                match actions.hold.any() && !actions.thawing && actions.state != NodeState::Emergency {
+                match actions.state >= NodeState::Frozen && actions.hold.any() && actions.state != NodeState::Emergency {
                     true => {
                         let since = *frozen_since.get_or_insert(now);
                         let leaving_ns = if actions.leave.any() { config.vacate_deadline_ns } else { 0 };

@@ -26,6 +26,7 @@ pub struct Steps {
     pub held_work: [bool; 2],
     pub rotational: u128,
     pub used: [Use; 2],
+    pub taken: [f32; 2],
     pub jobs: Option<u32>,
     pub living: JobSet,
     pub grower: Option<Grower>,
@@ -83,6 +84,7 @@ impl Steps {
             held_work: [false; 2],
             rotational: 0b11,
             used: [Use::Full; 2],
+            taken: [0.0; 2],
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             grower: None,
@@ -119,6 +121,7 @@ impl Steps {
             rotational: self.rotational,
             held_work: &self.held_work,
             used: &self.used,
+            taken: &self.taken,
             jobs: self.jobs,
             living: self.living,
             oldest_first: &self.living.iter().collect::<Vec<_>>(),
@@ -130,7 +133,8 @@ impl Steps {
         };
         let actions = self.ladder.step(&inputs, self.now);
         let emptied = actions.state == NodeState::Emergency && self.jobs == Some(0);
-        assert_eq!(actions.hold.any(), (actions.state >= NodeState::Frozen && !emptied) || actions.thawing);
+        let waits = actions.thawing || !actions.resting.is_empty();
+        assert_eq!(actions.hold.any(), (actions.state >= NodeState::Frozen && !emptied) || waits);
         assert_eq!(actions.leave.any(), actions.state >= NodeState::Vacating);
         assert!(!actions.admit || actions.state < NodeState::Vacating);
         assert_eq!(actions.events.dropped, 0);

@@ -164,6 +164,56 @@ fn where_clients_have_nothing_of_it_batch_has_its_disk_back() {
 }
 
 #[test]
+fn who_makes_way_and_still_takes_much_of_it_rests_meanwhile() {
+    let mut steps = taking();
+    fill(&mut steps, 2.0);
+    // What he does under the limit: four requests per second of 118.
+    (steps.guilty[0], steps.batch_share_now[0], steps.taken[0]) = (None, 0.034, 0.034);
+    steps.run(S);
+    assert_eq!(steps.actions().hold, Hold::Nobody);
+    steps.run(S);
+    let rests = Hold::Jobs(jobs(&[1]));
+    assert_eq!(
+        (steps.state(), steps.actions().hold, steps.actions().resting),
+        (NodeState::Throttled, rests, jobs(&[1]))
+    );
+    let said = steps.events.last().unwrap();
+    assert_eq!((said.cause, said.deed, said.hold), (Cause::ClientsFillDisk, Deed::Rest, rests));
+    assert!(steps.actions().admit && !steps.actions().thawing && steps.actions().filesystem.is_none());
+    // He runs again when it is made good; nobody leaves for it.
+    steps.taken[0] = 0.0;
+    steps.run(20 * S);
+    assert_eq!(steps.actions().hold, Hold::Nobody);
+    assert_eq!(steps.said().last(), Some(&(Cause::Rested, Deed::GoOn)));
+    for _ in 0..600 {
+        steps.taken[0] = if steps.actions().hold.any() { 0.0 } else { 0.034 };
+        steps.run(S);
+    }
+    assert_eq!(steps.state(), NodeState::Throttled);
+    assert!(!steps.events.iter().any(|event| event.deed == Deed::Vacate));
+}
+
+#[test]
+fn who_rests_is_frozen_with_the_others_and_rests_when_they_run_again() {
+    let mut steps = taking();
+    fill(&mut steps, 2.0);
+    (steps.guilty[0], steps.batch_share_now[0], steps.taken[0]) = (None, 0.034, 0.034);
+    steps.run(5 * S);
+    steps.taken[0] = 0.0;
+    steps.verdicts[1].level = Level::Strong;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+    steps.verdicts[1].level = Level::Calm;
+    steps.until_left(10 * S);
+    steps.run(2 * S);
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Throttled, Hold::Jobs(jobs(&[1]))));
+    // He has ended: nobody rests for him.
+    steps.living = jobs(&[0, 2]);
+    steps.step();
+    assert_eq!(steps.actions().hold, Hold::Nobody);
+}
+
+#[test]
 fn of_a_disk_that_does_not_turn_nobody_says_that_it_is_full() {
     let mut steps = Steps::open();
     steps.rotational = 0b10;

@@ -51,6 +51,8 @@ pub struct Limits {
     disks_version: u64,
     /// What is done with what is left, by filesystem. Empty where nobody is limited.
     used: Vec<Use>,
+    /// The part of the disk that they do by themselves, by filesystem; 0 where clients do not fill it.
+    taken: Vec<f32>,
 }
 
 impl Limits {
@@ -88,13 +90,18 @@ impl Limits {
     /// Looks what those who are limited do with what they are left: who works earns nothing for who rests.
     pub fn look(&mut self, board: &Board) {
         self.used.clear();
+        self.taken.clear();
         if self.throttles.is_empty() {
             return;
         }
         self.used.resize(board.filesystems.len(), Use::Full);
+        self.taken.resize(board.filesystems.len(), 0.0);
         for throttle in self.throttles.iter() {
             if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
                 *used = uses(&self.bases, throttle, &self.together, board);
+            }
+            if let Some(taken) = self.taken.get_mut(usize::from(throttle.filesystem)) {
+                *taken = if throttle.given() == 0.0 { takes(throttle, board) } else { 0.0 };
             }
         }
     }
@@ -102,6 +109,11 @@ impl Limits {
     /// As was seen then, by filesystem; shorter = nobody is limited there.
     pub fn used(&self) -> &[Use] {
         &self.used
+    }
+
+    /// The part of each disk that those take by themselves who make way there; shorter = nobody does.
+    pub fn taken(&self) -> &[f32] {
+        &self.taken
     }
 
     /// The filesystems are others now: what is known of their indices says nothing.
@@ -276,6 +288,21 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
         (true, _) => Use::Full,
         (false, true) => Use::Part,
         (false, false) => Use::Little,
+    }
+}
+
+/// Their part of what batch does there, of batch's part of the disk.
+fn takes(throttle: &Throttle, board: &Board) -> f32 {
+    let index = usize::from(throttle.filesystem);
+    let (Some(pace), Some(part)) = (board.pace.get(index), board.batch_share_now.get(index)) else { return 0.0 };
+    let theirs = board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)).map(|(_, job)| job.number);
+    let known = |number| pace.jobs.iter().find(|(known, _)| *known == number).map(|(_, pair)| pair.last.work());
+    let theirs: f32 = theirs.filter_map(known).sum();
+    let all = (pace.whole.work() + pace.daemon.last.work()).max(theirs);
+    if all > 0.0 && part.is_finite() {
+        part * theirs / all
+    } else {
+        0.0
     }
 }
 

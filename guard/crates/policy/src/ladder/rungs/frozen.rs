@@ -88,6 +88,12 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     if let Some(transition) = who(freeze, memory, view) {
         return Some(transition);
     }
+    let all = freeze.hold == Hold::All;
+    let evidence = view.strong.is_some_and(|(cause, _)| cause == Cause::StrongEvidence);
+    if all && evidence && freeze.alone.shown(memory.config.effect_timeout_ns, view.now_ns) {
+        memory.acquit(view.accused, view.slow, view.now_ns);
+        return Some(with_evidence(Cause::BatchInnocent, view));
+    }
     let lasted_ns = view.now_ns.saturating_sub(freeze.since_ns);
     if lasted_ns >= memory.config.freeze_max_ns {
         let theirs = freeze.blamed.and(&view.living);
@@ -104,7 +110,6 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     if let Some(calm_for_ns) = view.calm_for_ns {
         return (calm_for_ns >= view.dwell_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
     }
-    let all = freeze.hold == Hold::All;
     if all && view.now_ns.saturating_sub(freeze.calm_ns) >= memory.config.effect_timeout_ns {
         // What is slow now, without batch; what was slow before may well have been its doing.
         memory.acquit(view.accused, view.slow, view.now_ns);
