@@ -11,8 +11,8 @@ from typing import Any
 FROZEN = ("frozen", "vacating", "emergency")
 # Who is named stands still from then on; who leaves does, beside those who did before.
 STILL, LEAVING = ("freeze", "extend", "narrow", "widen"), ("vacate", "evacuate")
-# Who is named stands still, too, where clients fill a disk; or does not any more.
-RESTS = {"rest": True, "go_on": False}
+# With it ends who rests.
+GUARD_ENDS = ("the_guard_stops", "adopted")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,8 @@ class Decisions:
         Who was frozen runs with the thaw, or with the stage after it that names him; unless he rests.
         """
         moves = [item for item in self.items if item.outcome != "skipped" and item.time < end]
-        total, since, frozen, rests = 0.0, None, False, False
+        total, since, frozen = 0.0, None, False
+        rests: set[str] = set()
         for number, item in enumerate(moves):
             if item.action in STILL:
                 frozen = scope in item.jobs
@@ -128,9 +129,11 @@ class Decisions:
                 frozen = frozen and _waits(scope, moves[number + 1 :])
             elif item.action == "stage":
                 frozen = frozen and scope not in item.jobs
-            elif item.action in RESTS and scope in item.jobs:
-                rests = RESTS[item.action]
-            still = frozen or rests
+            elif item.action in ("rest", "go_on") and scope in item.jobs:
+                (rests.add if item.action == "rest" else rests.discard)(item.series)
+            if item.cause in GUARD_ENDS:
+                rests.clear()
+            still = frozen or bool(rests)
             if still and since is None:
                 since = max(item.time, start)
             elif not still and since is not None:

@@ -163,8 +163,10 @@ pub struct Snapshot {
     pub memory_mb: u64,
     /// Jobs on the node, where known.
     pub jobs: Option<u32>,
-    /// Those of them that stand still.
+    /// Those of them that stand still in a freeze, and those that rest where clients fill a disk.
     pub held_jobs: u32,
+    /// See `held_jobs`.
+    pub resting_jobs: u32,
     /// Those of which it is known from where they come to the storage daemons.
     pub located_jobs: u32,
     /// Which.
@@ -181,12 +183,12 @@ pub struct Snapshot {
     pub shares: Shares,
     /// The slice of the jobs is there.
     pub slice: bool,
-    /// Batch was asked to stand still.
-    pub frozen: bool,
     /// Time in precautionary, and in other freezes, since the guard started.
     pub precaution_ns: u64,
     /// See `precaution_ns`.
     pub frozen_ns: u64,
+    /// Time in which somebody rested.
+    pub rest_ns: u64,
     /// Somebody else wrote cgroup.freeze.
     pub drifts: u64,
     /// Is batch held in the storage daemons?

@@ -237,7 +237,9 @@ impl Record {
                 format!("storage's clients fill the disk of {place}: so many of their requests are slow{measured}")
             }
             "made_storage_slow" => "they made storage slow".into(),
-            "rested" => "what they had taken of that disk is made good, or it has room again".into(),
+            "rested" => {
+                "what they had taken of that disk is made good, or it has room again, or a minute is over".into()
+            }
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),
             "stood_too_long" => {

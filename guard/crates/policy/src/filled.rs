@@ -85,12 +85,17 @@ impl Disk {
         self.slow = kept * self.slow + load.slow_end.slow;
     }
 
+    fn fill(&mut self, now_ns: u64) {
+        if !std::mem::replace(&mut self.filled, true) {
+            let soon = self.ended_ns.is_some_and(|ns| now_ns.saturating_sub(ns) < SOON * self.wanted_ns);
+            self.wanted_ns = if soon { (2 * self.wanted_ns).min(ROOM_MAX_NS) } else { ROOM_NS };
+        }
+    }
+
     fn judge(&mut self, now_ns: u64) {
         if !self.filled {
-            self.filled = self.busy >= BUSY.0 && self.slow().is_some_and(|slow| slow >= SLOW.0);
-            if self.filled {
-                let soon = self.ended_ns.is_some_and(|ns| now_ns.saturating_sub(ns) < SOON * self.wanted_ns);
-                self.wanted_ns = if soon { (2 * self.wanted_ns).min(ROOM_MAX_NS) } else { ROOM_NS };
+            if self.busy >= BUSY.0 && self.slow().is_some_and(|slow| slow >= SLOW.0) {
+                self.fill(now_ns);
             }
             return;
         }
@@ -111,12 +116,14 @@ pub struct Filled {
     /// Those that are filled, and those where batch has made way and it does not show yet, bit by index: most ticks look at none.
     filesystems: u128,
     trials: u128,
+    rotational: u128,
 }
 
 impl Filled {
     /// Nothing yet.
     pub fn new(now_ns: u64) -> Filled {
-        Filled { disks: [Disk::default(); MAX_FILESYSTEMS], at_ns: now_ns, filesystems: 0, trials: 0 }
+        let disks = [Disk::default(); MAX_FILESYSTEMS];
+        Filled { disks, at_ns: now_ns, filesystems: 0, trials: 0, rotational: 0 }
     }
 
     /// What clients got since the last time; which filesystems are on disks that turn, bit by index; and batch's part of each (NaN or a
@@ -126,7 +133,7 @@ impl Filled {
         self.at_ns = now_ns;
         // After a silence it is as before until more is known.
         let kept = if passed_ns > TICK_MAX_NS { 0.0 } else { MEMORY_NS / (MEMORY_NS + passed_ns as f32) };
-        self.filesystems = 0;
+        (self.filesystems, self.rotational) = (0, rotational);
         for (index, (disk, load)) in self.disks.iter_mut().zip(loads).enumerate() {
             if !contains(rotational, index) {
                 continue;
@@ -136,6 +143,17 @@ impl Filled {
             disk.add(load, kept);
             disk.judge(now_ns);
             self.filesystems |= if disk.filled { bit(index) } else { 0 };
+        }
+    }
+
+    /// Batch stood still, somebody waited for these all the time, and half of their requests were slow: they are filled, if they turn.
+    pub fn fill(&mut self, filesystems: u128) {
+        for index in each(filesystems & self.rotational) {
+            if let Some(disk) = self.disks.get_mut(index) {
+                disk.busy = 1.0;
+                disk.fill(self.at_ns);
+                self.filesystems |= bit(index);
+            }
         }
     }
 

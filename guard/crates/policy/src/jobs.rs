@@ -43,6 +43,12 @@ impl JobSet {
         self
     }
 
+    /// The jobs that are not in the other.
+    pub fn without(mut self, other: &JobSet) -> JobSet {
+        self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= !other);
+        self
+    }
+
     /// Takes the job of a place out.
     pub fn remove(&mut self, place: usize) {
         if let Some(word) = self.0.get_mut(place / 64) {
@@ -91,6 +97,15 @@ impl Hold {
         }
     }
 
+    /// These, or nobody.
+    pub fn of(jobs: JobSet) -> Hold {
+        if jobs.is_empty() {
+            Hold::Nobody
+        } else {
+            Hold::Jobs(jobs)
+        }
+    }
+
     /// Those who stand still in either.
     pub fn or(self, other: Hold) -> Hold {
         match (self, other) {
@@ -100,17 +115,18 @@ impl Hold {
         }
     }
 
+    /// But these; all are all.
+    pub fn without(self, others: &JobSet) -> Hold {
+        match self {
+            Hold::Jobs(jobs) => Hold::of(jobs.without(others)),
+            other => other,
+        }
+    }
+
     /// Without jobs that have ended; nobody when none of them is left.
     pub fn of_living(self, living: &JobSet) -> Hold {
         match self {
-            Hold::Jobs(jobs) => {
-                let left = jobs.and(living);
-                if left.is_empty() {
-                    Hold::Nobody
-                } else {
-                    Hold::Jobs(left)
-                }
-            }
+            Hold::Jobs(jobs) => Hold::of(jobs.and(living)),
             other => other,
         }
     }

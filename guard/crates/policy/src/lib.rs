@@ -33,7 +33,7 @@ pub use event::{Cause, Deed, Event, Measure, Names};
 pub use gauge::{GaugeJudge, GaugeObjective, GaugeState, GaugeVerdict, Then};
 pub use growth::Grower;
 pub use jobs::{Hold, JobSet};
-pub use ladder::{Actions, Inputs, Ladder, LadderConfig};
+pub use ladder::{Actions, Inputs, Ladder, LadderConfig, Taken};
 pub use objective::{Level, Objective, SignalState, Verdict};
 pub use squeeze::{Resource, Shares};
 pub use throttle::{Throttle, Throttles, Use};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use intf::state::NodeState;
 use policy::throttle::DISKS;
-use policy::{Actions, Hold, Resource};
+use policy::{Actions, Hold, JobSet, Resource};
 
 use super::limits::LEAST_EVERYWHERE;
 use super::{deliver, ControlLoop};
@@ -28,12 +28,16 @@ impl<F: Freezer> ControlLoop<F> {
         // has to when somebody else has ended the container.
         let leaves = actions.leave.any() || self.board.jobs.bereft();
         let hold = if leaves { self.board.jobs.sparing_monitors(hold) } else { hold };
+        let rest = actions.resting.and(&self.board.jobs.living());
+        let hold = hold.or(Hold::of(rest));
         let outcome = match self.freezer.plan(hold) {
             Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),
         };
         let fault = self.shaping.fault();
-        self.board.hold = self.freezer.applied();
+        // To signals who rests does not stand still: it is no freeze, and lasts for long.
+        let both = if let Hold::Jobs(jobs) = actions.hold { jobs } else { JobSet::default() };
+        self.board.hold = self.freezer.applied().without(&rest.without(&both));
         self.board.limited = actions.throttles.jobs();
         self.wish(actions, now_ns);
         self.shaping.keep(self.wanted(actions, now_ns), now_ns);
@@ -99,8 +103,7 @@ impl<F: Freezer> ControlLoop<F> {
                 false => Held::Nothing,
             },
             Hold::Nobody => Held::Nothing,
-            // Who waits for his turn, or rests, does so for nothing that goes through the daemons.
-            _ if actions.state < NodeState::Frozen => Held::Nothing,
+            _ if actions.thawing => Held::Nothing,
             // Who leaves for another reason has no part in what goes through the daemons.
             Hold::Jobs(_) if actions.filesystem.is_none() && actions.leave.any() => Held::Nothing,
             Hold::Jobs(_) => actions.filesystem.and_then(device).unwrap_or(Held::Everything),

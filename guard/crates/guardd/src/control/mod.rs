@@ -85,6 +85,7 @@ struct Totals {
     tick_ns: u64,
     precaution_ns: u64,
     frozen_ns: u64,
+    rest_ns: u64,
     drifts: u64,
 }
 
@@ -120,14 +121,17 @@ impl<F: Freezer> ControlLoop<F> {
         board.jobs.look(true, &board.limited);
         freezer.know(&board.jobs);
         let mut freezer = FreezeActuator::new(freezer);
-        if dry {
-            // What a guard before it had frozen.
+        // What a guard before it had frozen; or who rested, or waited for his turn: a freeze of some begins as one of all.
+        let no_freeze = state_file.before().is_some_and(|state| state < NodeState::Frozen);
+        if dry || (no_freeze && matches!(freezer.applied(), Hold::Jobs(_))) {
             freezer.undo(|| clock.monotonic_ns());
         }
         board.hold = freezer.applied();
         let ladder = config.ladder.clone();
         let ladder = match freezer.applied() {
-            hold if state_file.emergency() && !dry => Ladder::adopt_emergency(ladder, hold, now_ns),
+            hold if state_file.before() == Some(NodeState::Emergency) && !dry => {
+                Ladder::adopt_emergency(ladder, hold, now_ns)
+            }
             Hold::Nobody => Ladder::new(ladder, now_ns),
             hold => Ladder::adopt(ladder, hold, now_ns),
         };
@@ -282,9 +286,10 @@ impl<F: Freezer> ControlLoop<F> {
     fn account(&mut self, actions: &Actions, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.totals.tick_ns);
         self.totals.tick_ns = now_ns;
-        // Who rests where clients fill a disk is not frozen.
-        let rest_only = actions.state < NodeState::Frozen && !actions.thawing;
-        match (self.freezer.applied().any() && !rest_only, actions.precaution) {
+        if !actions.resting.is_empty() && !self.config.node.dry_run {
+            self.totals.rest_ns += elapsed;
+        }
+        match (self.board.hold.any(), actions.precaution) {
             (true, true) => self.totals.precaution_ns += elapsed,
             (true, false) => self.totals.frozen_ns += elapsed,
             (false, _) => {}

@@ -23,18 +23,20 @@ impl<F: Freezer> ControlLoop<F> {
         (view.state, view.precaution, view.admit) = (actions.state, actions.precaution, admit);
         (view.reason, view.quarantined, view.gone) = (actions.reason, actions.quarantined, self.board.gone);
         (view.cores, view.memory_mb, view.jobs) = (cores, memory_mb, self.node.jobs(&self.board.jobs));
-        view.held_jobs = match self.freezer.applied() {
+        view.held_jobs = match self.board.hold {
             Hold::Nobody => 0,
             Hold::Jobs(set) => set.len() as u32,
             Hold::All => view.jobs.unwrap_or_default(),
         };
+        view.resting_jobs = actions.resting.len() as u32;
         view.located_jobs = self.board.daemons.located();
-        (view.slice, view.frozen) = (self.node.slice_present(), self.freezer.applied().any());
+        view.slice = self.node.slice_present();
         (view.leave, view.filled) = (actions.leave, actions.filled);
         view.shares = self.shares;
         (view.throttles, view.hold) = (actions.throttles, self.freezer.applied());
         (view.limits, view.together) = (self.limits.jobs(), self.limits.together());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
+        view.rest_ns = self.totals.rest_ns;
         (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
         copy(self.board.evaluator.verdicts(), &mut view.verdicts);

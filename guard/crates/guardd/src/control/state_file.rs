@@ -17,7 +17,7 @@ pub struct StateFile {
     path: PathBuf,
     fd: OwnedFd,
     buffer: [u8; STATE_LINE_BYTES],
-    emergency: bool,
+    before: Option<NodeState>,
     said: Option<StateLine<&'static str>>,
 }
 
@@ -31,17 +31,16 @@ impl StateFile {
     /// The folder is not there, or may not be written.
     pub fn create(run: &Path) -> Result<Self> {
         let path = run.join(Self::NAME);
-        let before = std::fs::read(&path).ok().and_then(|line| StateLine::parse(&line).ok());
-        let emergency = before.is_some_and(|line| line.state == NodeState::Emergency);
+        let before = std::fs::read(&path).ok().and_then(|line| Some(StateLine::parse(&line).ok()?.state));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))
             .with_context(|| format!("{}: cannot be written", path.display()))?;
-        Ok(StateFile { path, fd, buffer: [b' '; STATE_LINE_BYTES], emergency, said: None })
+        Ok(StateFile { path, fd, buffer: [b' '; STATE_LINE_BYTES], before, said: None })
     }
 
-    /// Did the guard before this one leave the node in an emergency? A reboot ends that.
-    pub fn emergency(&self) -> bool {
-        self.emergency
+    /// In which state did the guard before this one leave the node? After a reboot that is not known.
+    pub fn before(&self) -> Option<NodeState> {
+        self.before
     }
 
     /// Where it is.

@@ -18,6 +18,7 @@ use crate::shared::{lock, Owner};
 
 mod gauges;
 mod leaving;
+mod resting;
 mod silence;
 
 const TICK_NS: u64 = 20_000_000;

@@ -82,6 +82,7 @@ impl Renderer {
             out.single(&names::JOBS, f64::from(jobs));
         }
         out.single(&names::JOBS_HELD, f64::from(view.held_jobs));
+        out.single(&names::JOBS_RESTING, f64::from(view.resting_jobs));
         out.single(&names::JOBS_LOCATED, f64::from(view.located_jobs));
         out.single(&names::SLICE_PRESENT, flag(view.slice));
         out.single(&names::PRECAUTIONS, view.counters.precautions as f64);
@@ -91,6 +92,7 @@ impl Renderer {
         let mut family = out.family(&names::FROZEN_SECONDS);
         family.sample(&[("kind", "precaution")], seconds(view.precaution_ns));
         family.sample(&[("kind", "evidence")], seconds(view.frozen_ns));
+        out.single(&names::REST_SECONDS, seconds(view.rest_ns));
         out.single(&names::BATCH_HELD, flag(view.held));
         out.single(&names::SHAPING_FAILED, flag(view.shaping_failed));
         out.single(&names::DRIFTS, view.drifts as f64);

@@ -30,9 +30,10 @@ fn view() -> Snapshot {
     let series = SeriesId { filesystem: 1, kind: SeriesKind::of(Op::Read, Class::Storage).unwrap() };
     let mut view =
         Snapshot { at_ns: 99_000_000_000, state: NodeState::Frozen, reason: Cause::Stuck, ..Snapshot::default() };
-    (view.frozen, view.slice, view.jobs, view.quarantined) = (true, true, Some(2), 0b01);
-    (view.held_jobs, view.filled) = (1, 0b10);
+    (view.slice, view.jobs, view.quarantined) = (true, Some(2), 0b01);
+    (view.held_jobs, view.resting_jobs, view.filled) = (1, 2, 0b10);
     (view.precaution_ns, view.frozen_ns, view.drifts) = (300_000_000, 4_000_000_000, 1);
+    view.rest_ns = 5_000_000_000;
     view.held = true;
     view.verdicts = vec![Verdict {
         objective: 0,

@@ -161,6 +161,21 @@ fn a_newer_decision_leaves_the_older_one_unconfirmed() {
 }
 
 #[test]
+fn two_decisions_of_one_tick_have_one_effect_and_who_rests_is_served_slowly() {
+    let (journal, _) = Rig::new().journal(vec![
+        Message::Decision { event: event(1, Deed::Thaw), written: true },
+        Message::Decision { event: event(1, Deed::GoOn), written: true },
+        effect(1, Ok(true)),
+        Message::Decision { event: event(2, Deed::Rest), written: true },
+        effect(2, Ok(false)),
+    ]);
+    let told: Vec<_> = journal.iter().map(|record| (record.action.as_str(), record.outcome)).collect();
+    assert_eq!(told, [("go_on", Outcome::Done), ("thaw", Outcome::Done), ("rest", Outcome::Done)]);
+    assert_eq!(journal[0].detail, "in the same write as `thaw`");
+    assert!(journal[2].detail.ends_with("what they wait for takes longer"), "{}", journal[2].detail);
+}
+
+#[test]
 fn what_needed_no_write_is_done_and_what_nobody_decided_is_told() {
     let (journal, _) = Rig::new().journal(vec![
         Message::Decision { event: event(1, Deed::Thaw), written: false },

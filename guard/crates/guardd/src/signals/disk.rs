@@ -47,6 +47,8 @@ struct Entry {
     /// Work of batch and of all, forgetting.
     batch: f64,
     all: f64,
+    /// And of all per second.
+    rate: f64,
     /// Batch's share between the last two readings, and between the two before.
     recent: [f32; 2],
 }
@@ -106,7 +108,10 @@ impl Disk {
         if now_ns.saturating_sub(self.read_ns) > grace_ns {
             board.batch_share.fill(f32::NAN);
             board.batch_share_now.fill(f32::NAN);
-            self.entries.iter_mut().for_each(|entry| (entry.known, entry.recent) = (false, [f32::NAN; 2]));
+            board.disk_work.fill(f32::NAN);
+            self.entries
+                .iter_mut()
+                .for_each(|entry| (entry.known, entry.rate, entry.recent) = (false, f64::NAN, [f32::NAN; 2]));
         }
     }
 
@@ -219,6 +224,8 @@ impl Signal for Disk {
             }
         }
         self.settled = false;
+        board.disk_work.clear();
+        board.disk_work.extend(self.entries.iter().map(|entry| entry.rate as f32));
         let conditions = || self.entries.iter().map(|entry| &entry.condition);
         let gone = conditions().enumerate().filter(|(_, condition)| condition.gone());
         board.gone = gone.fold(0, |gone, (index, _)| gone | 1u128.checked_shl(index as u32).unwrap_or(0));
@@ -264,6 +271,7 @@ impl Entry {
             known: false,
             batch: 0.0,
             all: 0.0,
+            rate: f64::NAN,
             recent: [f32::NAN; 2],
         }
     }
@@ -295,6 +303,10 @@ impl Entry {
         if all >= WORK_MIN || seconds >= STALE_SECONDS {
             let share = if all >= WORK_MIN { (batch / all) as f32 } else { f32::NAN };
             self.recent = [share, self.recent[0]];
+        }
+        if seconds > 0.0 {
+            let now = all / seconds;
+            self.rate = if self.rate.is_finite() { now + keep * (self.rate - now) } else { now };
         }
         if all > 0.0 {
             self.batch = self.batch * keep + batch;

@@ -130,6 +130,8 @@ pub struct Board {
     pub filesystems: Vec<Filesystem>,
     /// Operations of storage and batch clients by filesystem, counted since the guard started.
     pub operations: Vec<Traffic>,
+    /// What the disk of each filesystem does, in work per second; NaN or a shorter list = not known.
+    pub disk_work: Vec<f32>,
     /// Goes up when `filesystems` was replaced.
     pub filesystems_version: u64,
     /// Latencies by series, for the metrics.
@@ -152,6 +154,7 @@ impl Board {
             probes_stuck: None,
             batch_share: Vec::new(),
             batch_share_now: Vec::new(),
+            disk_work: Vec::new(),
             disks: Vec::new(),
             rotational: 0,
             disks_version: 0,

@@ -119,13 +119,24 @@ impl Memory {
         self.limits.begin(filesystem, jobs, again, step, now_ns);
     }
 
+    /// What storage is like while all stand still; once in each tick.
+    pub fn note_alone(&mut self, view: &View) {
+        if let Some(freeze) = self.freeze.as_mut().filter(|freeze| freeze.hold == Hold::All) {
+            freeze.alone.note(view.part, self.config.guilty_timeout_ns, view.now_ns);
+        }
+    }
+
+    /// It has harmed storage by other ways than a disk, or may have: whether a freeze helps takes its time then.
+    pub fn harms_otherwise(&self, freeze: &Freeze) -> bool {
+        freeze.again || self.squeezes[Resource::Cpu as usize].harmed()
+    }
+
     /// What there is evidence of during a freeze.
     pub fn note_evidence(&mut self, view: &View) {
         if let Some(freeze) = &mut self.freeze {
             freeze.accused |= view.accused;
             freeze.slow |= view.slow;
             freeze.stuck |= matches!(view.strong, Some((Cause::Stuck, _)));
-            freeze.alone.note(view.part, self.config.guilty_timeout_ns, view.now_ns);
         }
     }
 
@@ -210,7 +221,7 @@ impl Memory {
                 // Whoever attacks while others stand still is looked for like them.
                 freeze.widened = t.cause == Cause::GuiltyNotEnough;
                 // Only now it can show whether batch is guilty at all.
-                freeze.calm_ns = now_ns;
+                (freeze.calm_ns, freeze.alone) = (now_ns, Alone::new(now_ns));
             }
         }
         if t.cause == Cause::GuiltyNotEnough {

@@ -109,6 +109,11 @@ impl Limits {
         self.filled.filesystems()
     }
 
+    /// Clients fill the disks of these by themselves, as was seen while batch stood still.
+    pub fn fill(&mut self, filesystems: u128) {
+        self.filled.fill(filesystems);
+    }
+
     /// How many requests are slow of those whose clients fill the disk.
     pub fn about(&self, filesystem: u16) -> About {
         About::filled(filesystem, self.filled.slow(filesystem))

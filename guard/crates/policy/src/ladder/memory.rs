@@ -6,7 +6,7 @@ use super::freeze::{Ended, Freeze};
 use super::innocence::Innocence;
 use super::leave::{Leave, Room, Stood};
 use super::limits::Limits;
-use super::rest::{Rest, Turn};
+use super::rest::{Rest, Taken};
 use super::stages::Stages;
 use super::view::About;
 use super::{Counters, Events, LadderConfig};
@@ -141,6 +141,7 @@ impl Memory {
     /// The filesystems are others now.
     pub fn other_filesystems(&mut self) {
         self.limits.other_filesystems();
+        self.rest = Rest::new(0);
         self.innocence = Innocence::new();
         if let Some(freeze) = &mut self.freeze {
             (freeze.filesystem, freeze.slow) = (None, 0);
@@ -270,20 +271,15 @@ impl Memory {
         }
     }
 
-    /// Whose turn it is to rest, or to run again, where clients fill a disk.
-    pub fn rest(&mut self, taken: &[f32], now_ns: u64, events: &mut Events) {
-        let mut rest = self.rest.clone();
-        rest.follow(&self.limits.throttles, taken, self.config.filled_share, now_ns, |turn: Turn| {
-            let (cause, deed) = match turn.rests {
-                true => (Cause::ClientsFillDisk, Deed::Rest),
-                false => (Cause::Rested, Deed::GoOn),
-            };
-            self.say(cause, deed, self.state, now_ns, events, |event| {
-                self.limits.about(turn.filesystem).describe(event);
-                event.hold = Hold::Jobs(turn.jobs);
-            });
+    /// Whose turn it is to rest, or to run again, where clients fill a disk. In a freeze nobody's is: that comes first.
+    pub fn rest(&mut self, taken: &[Taken], now_ns: u64, events: &mut Events) {
+        self.rest.follow(&self.limits.throttles, taken, self.config.filled_share, now_ns);
+        let Some(turn) = self.freeze.is_none().then(|| self.rest.turn(now_ns)).flatten() else { return };
+        let (cause, deed) = if turn.rests { (Cause::ClientsFillDisk, Deed::Rest) } else { (Cause::Rested, Deed::GoOn) };
+        self.say(cause, deed, self.state, now_ns, events, |event| {
+            self.limits.about(turn.filesystem).describe(event);
+            event.hold = Hold::Jobs(turn.jobs);
         });
-        self.rest = rest;
     }
 
     /// Adds an event about the node as it is now.

@@ -17,6 +17,7 @@ mod stages;
 mod view;
 
 pub use events::Events;
+pub use rest::Taken;
 
 use memory::Memory;
 use view::{About, Short, View};
@@ -95,8 +96,8 @@ pub struct Inputs<'a> {
     pub others_use: &'a [bool],
     /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.
     pub used: &'a [Use],
-    /// The part of each filesystem's disk that those do who are limited there, by themselves (0..1). A shorter slice = nothing.
-    pub taken: &'a [f32],
+    /// What those take by themselves who make way on a disk that clients fill.
+    pub taken: &'a [Taken],
     /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
     /// counts as no.
     pub held_work: &'a [bool],
@@ -132,7 +133,7 @@ pub struct Actions {
     pub filesystem: Option<u16>,
     /// It is over, and those wait for their turn to run again.
     pub thawing: bool,
-    /// Who of them rests: they have had their part of a disk that clients fill.
+    /// Who rests, and is to stand still as well: they have had their part of a disk that clients fill.
     pub resting: JobSet,
     /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
     pub throttles: Throttles,
@@ -239,6 +240,7 @@ impl Ladder {
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         memory.note_evidence(&view);
+        memory.note_alone(&view);
         if let Some(transition) = rungs::next(memory, &view) {
             let still = memory.standing(&view.living);
             memory.apply(transition, now_ns, &mut events);
@@ -263,7 +265,8 @@ impl Ladder {
         // frequent their budget suspends them, and then that is learned.
         // Nor while somebody uses a limited share: what storage is like then is not what it is like.
         let squeezed = memory.squeezes.iter().any(Squeeze::on);
-        self.acting = memory.freeze.is_some() || recently || memory.limits.throttles.in_use(now_ns) || squeezed;
+        let less = memory.limits.throttles.in_use(now_ns) || !memory.rest.jobs().is_empty() || squeezed;
+        self.acting = memory.freeze.is_some() || recently || less;
         self.actions(&view, events)
     }
 
@@ -359,7 +362,7 @@ impl Ladder {
         Actions {
             state: memory.state,
             admit: admit && view.against.is_none(),
-            hold: freeze.map_or(memory.stages.hold(), |f| f.hold).or(memory.rest.hold()),
+            hold: freeze.map_or(memory.stages.hold(), |f| f.hold),
             resting: memory.rest.jobs(),
             thawing: freeze.is_none() && memory.stages.hold().any(),
             filesystem: freeze.and_then(|f| f.filesystem),

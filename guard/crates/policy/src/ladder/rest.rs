@@ -1,32 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where clients fill a disk nothing that batch does there is small: the kernel leaves a limited job two reads and two writes per
-//! second (`io.max` takes no less), and of a disk with one arm that is a thirtieth. So those who make way have an account of the disk's
-//! time. It is credited with [`LadderConfig::filled_share`](super::LadderConfig) of the time that passes; who has overdrawn it
-//! rests until that is made good. A token bucket, as for network traffic (RFC 2697), in debt instead of in tokens.
+//! second (`io.max` takes no less), and of a disk with one arm that is a thirtieth. So each of those who make way has an account of what the
+//! disk does. All of them together are credited with [`LadderConfig::filled_share`](super::LadderConfig) of it; who has overdrawn his
+//! rests until that is made good, for a minute at most. A token bucket, as for network traffic (RFC 2697), in debt instead of in tokens.
 //!
 //! It is no freeze: nobody is to blame, nobody leaves for it, and the node's state stays what it is.
 
-use crate::jobs::{Hold, JobSet};
-use crate::throttle::{Throttle, Throttles, DISKS};
+use crate::jobs::JobSet;
+use crate::throttle::{Throttle, Throttles};
 
-/// So many seconds of the disk may be overdrawn: half a dozen requests. Who stops at the first one stops for each single one.
+/// So many seconds of the disk's work may be overdrawn: half a dozen requests. Who stops at the first one stops for each single one.
 const OVERDRAFT_S: f64 = 0.05;
-/// More debt than is made good in this time is forgiven: what they did before they were named is not theirs to pay.
-const REST_MAX_S: f64 = 60.0;
+/// Nobody rests for longer: what he wrote before may take far longer to reach the disk than that.
+const REST_MAX_NS: u64 = 60_000_000_000;
+/// What he did before he had a limit is not his to pay: until the kernel has it, and it shows in what he does.
+const GRACE_NS: u64 = 2_000_000_000;
 /// Ticks that lie further apart have something in between that was not seen.
 const TICK_MAX_NS: u64 = 1_000_000_000;
 
-/// Of those who make way on one disk.
+/// What a job takes of a disk that clients fill.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Taken {
+    /// The filesystem on it, by index.
+    pub filesystem: u16,
+    /// The job, by place.
+    pub place: usize,
+    /// Part of the disk's work (0..1).
+    pub part: f32,
+}
+
+/// Of one who makes way on one disk.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     filesystem: u16,
-    /// In seconds of the disk.
+    place: usize,
+    since_ns: u64,
+    /// In seconds of the disk's work.
     debt_s: f64,
-    jobs: JobSet,
-    rests: bool,
+    rests_ns: Option<u64>,
+    /// The disk has room again.
+    over: bool,
 }
 
-/// Somebody begins to rest, or has rested.
+/// These begin to rest, or have rested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
     pub filesystem: u16,
@@ -37,84 +53,83 @@ pub(super) struct Turn {
 /// All accounts.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
-    accounts: [Option<Account>; DISKS],
+    accounts: Vec<Account>,
     at_ns: u64,
 }
 
 impl Account {
-    fn of(throttle: &Throttle) -> Account {
-        Account { filesystem: throttle.filesystem, debt_s: 0.0, jobs: throttle.jobs, rests: false }
+    fn pass(&mut self, part: f64, share: f64, passed_s: f64, now_ns: u64) {
+        if now_ns.saturating_sub(self.since_ns) >= GRACE_NS {
+            // Part of a day is a number, however long it takes.
+            self.debt_s = (self.debt_s + (part - share) * passed_s).clamp(0.0, 86_400.0);
+        }
+        if self.over || self.rests_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REST_MAX_NS) {
+            self.debt_s = 0.0;
+        }
     }
 
-    fn pass(&mut self, part: f64, share: f64, passed_s: f64) {
-        self.debt_s = (self.debt_s + (part - share) * passed_s).clamp(0.0, share * REST_MAX_S);
-    }
-
-    /// Is it their turn to rest, or to run?
-    fn turn(&mut self, share: f64) -> Option<Turn> {
-        // With a small share it is as much as may ever be owed.
-        let overdrawn = self.debt_s >= OVERDRAFT_S.min(share * REST_MAX_S);
-        let rests = if self.rests { self.debt_s > 0.0 } else { overdrawn };
-        let changed = std::mem::replace(&mut self.rests, rests) != rests;
-        changed.then_some(Turn { filesystem: self.filesystem, jobs: self.jobs, rests })
+    /// Does he begin to rest, or to run?
+    fn turns(&self) -> Option<bool> {
+        match self.rests_ns {
+            None => (self.debt_s >= OVERDRAFT_S).then_some(true),
+            Some(_) => (self.debt_s <= 0.0).then_some(false),
+        }
     }
 }
 
 impl Rest {
     pub fn new(now_ns: u64) -> Rest {
-        Rest { accounts: [None; DISKS], at_ns: now_ns }
+        Rest { accounts: Vec::new(), at_ns: now_ns }
     }
 
-    /// `taken` = the part of each filesystem's disk that those do who are limited there; a shorter slice = nothing. Calls `told` for
-    /// each disk whose jobs begin to rest, or run again.
-    pub fn follow(
-        &mut self,
-        throttles: &Throttles,
-        taken: &[f32],
-        share: f64,
-        now_ns: u64,
-        mut told: impl FnMut(Turn),
-    ) {
+    /// Brings the accounts up to date: `share` = what all who make way on a disk may take of it together.
+    pub fn follow(&mut self, throttles: &Throttles, taken: &[Taken], share: f64, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns)).min(TICK_MAX_NS);
-        for place in &mut self.accounts {
-            // It has room again, or nobody of them is left.
-            let over = |account: &mut Account| !throttles.of(account.filesystem).is_some_and(makes_way);
-            if let Some(Account { filesystem, jobs, rests: true, .. }) = place.take_if(over) {
-                told(Turn { filesystem, jobs, rests: false });
+        if self.accounts.is_empty() && taken.is_empty() {
+            return;
+        }
+        let way = |filesystem| throttles.of(filesystem).filter(|throttle| makes_way(throttle));
+        self.accounts.retain_mut(|account| {
+            account.over = way(account.filesystem).is_none();
+            // His place may be another one's soon.
+            let lives = way(account.filesystem).is_none_or(|throttle| throttle.jobs.contains(account.place));
+            lives && !(account.over && account.rests_ns.is_none())
+        });
+        for &Taken { filesystem, place, .. } in taken {
+            let known = self.accounts.iter().any(|account| (account.filesystem, account.place) == (filesystem, place));
+            if !known && way(filesystem).is_some_and(|throttle| throttle.jobs.contains(place)) {
+                let account = Account { filesystem, place, since_ns: now_ns, debt_s: 0.0, rests_ns: None, over: false };
+                self.accounts.push(account);
             }
         }
-        for throttle in throttles.iter().filter(|throttle| makes_way(throttle)) {
-            let known =
-                |place: &&mut Option<Account>| place.is_none_or(|account| account.filesystem == throttle.filesystem);
-            let known = self.accounts.iter_mut().filter(known).max_by_key(|place| place.is_some());
-            let Some(account) = known.map(|place| place.get_or_insert_with(|| Account::of(throttle))) else { continue };
-            account.jobs = throttle.jobs;
-            let part = taken.get(usize::from(account.filesystem)).copied().filter(|part| part.is_finite());
-            account.pass(f64::from(part.unwrap_or_default()), share, passed_ns as f64 / 1e9);
-            if let Some(turn) = account.turn(share) {
-                told(turn);
+        for account in &mut self.accounts {
+            let his = |taken: &&Taken| (taken.filesystem, taken.place) == (account.filesystem, account.place);
+            let part = taken.iter().find(his).map(|taken| taken.part).filter(|part| part.is_finite());
+            let of = way(account.filesystem).map_or(1, |throttle| throttle.jobs.len().max(1));
+            account.pass(f64::from(part.unwrap_or_default()), share / of as f64, passed_ns as f64 / 1e9, now_ns);
+        }
+    }
+
+    /// Those of one disk whose turn it is now to rest, or to run; the others at the next tick.
+    pub fn turn(&mut self, now_ns: u64) -> Option<Turn> {
+        let (filesystem, rests) = self.accounts.iter().find_map(|one| Some((one.filesystem, one.turns()?)))?;
+        let mut jobs = JobSet::default();
+        for account in self.accounts.iter_mut().filter(|account| account.filesystem == filesystem) {
+            if account.turns() == Some(rests) {
+                account.rests_ns = rests.then_some(now_ns);
+                jobs.insert(account.place);
             }
         }
+        Some(Turn { filesystem, jobs, rests })
     }
 
     /// Who rests.
     pub fn jobs(&self) -> JobSet {
-        let resting = self.accounts.iter().flatten().filter(|account| account.rests);
-        resting.fold(JobSet::default(), |jobs, account| jobs.or(&account.jobs))
-    }
-
-    /// The same as who stands still for it.
-    pub fn hold(&self) -> Hold {
-        let jobs = self.jobs();
-        if jobs.is_empty() {
-            Hold::Nobody
-        } else {
-            Hold::Jobs(jobs)
-        }
+        self.accounts.iter().filter(|account| account.rests_ns.is_some()).map(|account| account.place).collect()
     }
 }
 
-/// Named jobs do. What goes through the storage daemons has a limit of theirs, which may be as small as need be.
+/// Named jobs do. What goes through the storage daemons has a limit of theirs.
 fn makes_way(throttle: &Throttle) -> bool {
     throttle.given() == 0.0 && !throttle.jobs.is_empty()
 }
@@ -130,96 +145,114 @@ mod tests {
         rest: Rest,
         throttles: Throttles,
         now_ns: u64,
-        turns: Vec<Turn>,
+    }
+
+    fn jobs(places: &[usize]) -> JobSet {
+        places.iter().copied().collect()
+    }
+
+    fn turn(places: &[usize], rests: bool) -> Turn {
+        Turn { filesystem: 3, jobs: jobs(places), rests }
     }
 
     impl Rig {
-        /// Job 1 makes way on filesystem 3.
-        fn new() -> Rig {
+        /// These make way on filesystem 3, for longer than nobody pays for.
+        fn of(places: &[usize]) -> Rig {
             let mut throttles = Throttles::default();
-            throttles.make_way(3, [1].into_iter().collect(), 0);
+            throttles.make_way(3, jobs(places), 0);
             throttles.give_way(1 << 3, 0.25, 0);
-            Rig { rest: Rest::new(0), throttles, now_ns: 0, turns: Vec::new() }
+            let mut rig = Rig { rest: Rest::new(0), throttles, now_ns: 0 };
+            let nothing: Vec<_> = places.iter().map(|place| (*place, 0.0)).collect();
+            assert!(rig.run(&nothing, 2.0).is_empty());
+            rig
         }
 
-        /// They do this part of the disk's work for so long.
-        fn run(&mut self, part: f32, seconds: f64) -> &[Turn] {
-            self.turns.clear();
-            let until_ns = self.now_ns + (seconds * 1e9) as u64;
+        /// They take these parts for so long.
+        fn run(&mut self, parts: &[(usize, f32)], seconds: f64) -> Vec<Turn> {
+            let taken: Vec<_> =
+                parts.iter().map(|(place, part)| Taken { filesystem: 3, place: *place, part: *part }).collect();
+            let mut turns = Vec::new();
+            let until_ns = self.now_ns + (seconds * 1e9).round() as u64;
             while self.now_ns < until_ns {
                 self.now_ns += S / 20;
-                let turns = &mut self.turns;
-                self.rest.follow(&self.throttles, &[9.0, f32::NAN, 9.0, part], SHARE, self.now_ns, |t| turns.push(t));
+                self.rest.follow(&self.throttles, &taken, SHARE, self.now_ns);
+                turns.extend(self.rest.turn(self.now_ns));
             }
-            &self.turns
-        }
-
-        fn rests(&self) -> bool {
-            self.rest.hold() == Hold::Jobs([1].into_iter().collect())
+            turns
         }
     }
 
     #[test]
     fn who_takes_little_never_rests() {
-        let mut rig = Rig::new();
-        assert!(rig.run(0.005, 600.0).is_empty() && rig.run(f32::NAN, 60.0).is_empty());
-        assert!(rig.run(0.03, 1.5).is_empty(), "a few requests are none too many");
-        assert_eq!(rig.rest.hold(), Hold::Nobody);
+        let mut rig = Rig::of(&[1]);
+        assert!(rig.run(&[(1, 0.005)], 600.0).is_empty() && rig.run(&[(1, f32::NAN)], 60.0).is_empty());
+        assert!(rig.run(&[(1, 0.03)], 1.5).is_empty(), "a few requests are none too many");
+        assert!(rig.rest.jobs().is_empty());
     }
 
     #[test]
     fn who_has_taken_more_rests_until_it_is_made_good() {
-        let mut rig = Rig::new();
-        let turn = |rests| Turn { filesystem: 3, jobs: [1].into_iter().collect(), rests };
-        assert_eq!(rig.run(0.035, 2.0), [turn(true)]);
-        // What they had asked for is done first, and is theirs.
-        assert!(rig.run(0.035, 5.0).is_empty() && rig.rests());
+        let mut rig = Rig::of(&[1]);
+        assert_eq!(rig.run(&[(1, 0.035)], 2.0), [turn(&[1], true)]);
+        // What he had asked for is done first, and is his.
+        assert!(rig.run(&[(1, 0.035)], 5.0).is_empty());
         let owed = 7.0 * (0.035 - SHARE);
-        assert!(rig.run(0.0, owed / SHARE - 2.0).is_empty() && rig.rests());
-        assert_eq!(rig.run(0.0, 3.0), [turn(false)]);
-        assert_eq!(rig.rest.hold(), Hold::Nobody);
+        assert!(rig.run(&[], owed / SHARE - 2.0).is_empty());
+        assert_eq!(rig.rest.jobs(), jobs(&[1]));
+        assert_eq!(rig.run(&[], 3.0), [turn(&[1], false)]);
+        assert!(rig.rest.jobs().is_empty());
     }
 
     #[test]
-    fn nobody_rests_for_ever_for_what_was_before() {
-        let mut rig = Rig::new();
-        rig.run(1.0, 60.0);
-        assert!(rig.rests());
-        assert!(rig.run(0.0, REST_MAX_S - 2.0).is_empty() && rig.run(0.0, 3.0).len() == 1);
+    fn nobody_rests_for_another_one() {
+        let mut rig = Rig::of(&[1, 2]);
+        assert_eq!(rig.run(&[(1, 0.034), (2, 0.001)], 600.0).first(), Some(&turn(&[1], true)));
+        assert!(!rig.rest.jobs().contains(2));
+        // Of what they may take each has his part.
+        assert!(rig.run(&[(1, 0.0), (2, 0.004)], 60.0).contains(&turn(&[2], true)));
+        // One who has only just been named has nothing to pay.
+        rig.throttles.make_way(3, jobs(&[5]), rig.now_ns);
+        rig.run(&[(5, 0.4)], 1.9);
+        assert!(!rig.rest.jobs().contains(5));
     }
 
     #[test]
-    fn in_the_long_run_it_is_the_share_whatever_they_do() {
-        let mut rig = Rig::new();
+    fn nobody_rests_for_long_for_what_still_goes_to_the_disk() {
+        let mut rig = Rig::of(&[1]);
+        let turns = rig.run(&[(1, 0.1)], 600.0);
+        assert!((18..=20).contains(&turns.len()), "{} turns in 600 s", turns.len());
+    }
+
+    #[test]
+    fn in_the_long_run_it_is_the_share_for_a_hog_of_many_threads() {
+        let mut rig = Rig::of(&[1]);
         // As often as they may they ask for 24 requests at once, of which the kernel does four per second, of 118.
         let (mut queue, mut done) = (0.0_f32, 0.0);
         for _ in 0..600 {
-            if !rig.rests() {
+            if rig.rest.jobs().is_empty() {
                 queue = 24.0;
             }
             let now = queue.min(4.0);
             (queue, done) = (queue - now, done + now / 118.0);
-            rig.run(now / 118.0, 1.0);
+            rig.run(&[(1, now / 118.0)], 1.0);
         }
         assert!((0.8..1.6).contains(&(f64::from(done) / (600.0 * SHARE))), "{done} s of 600 s");
     }
 
     #[test]
     fn the_end_is_also_when_the_disk_has_room_or_they_have_gone() {
-        let turn = Turn { filesystem: 3, jobs: [1].into_iter().collect(), rests: false };
-        let mut rig = Rig::new();
-        rig.run(0.5, 1.0);
+        let mut rig = Rig::of(&[1]);
+        rig.run(&[(1, 0.5)], 1.0);
         rig.throttles.give_way(0, 0.25, rig.now_ns);
-        assert_eq!(rig.run(0.5, 1.0), [turn]);
-        let mut rig = Rig::new();
-        rig.run(0.5, 1.0);
-        rig.throttles.of_living(&JobSet::default(), 9);
-        assert_eq!(rig.run(0.5, 1.0), [turn]);
-        // What batch does through the storage daemons alone lets nobody rest.
-        let mut rig = Rig::new();
-        rig.throttles = Throttles::default();
-        rig.throttles.make_way(3, JobSet::default(), 0);
-        rig.throttles.give_way(1 << 3, 0.25, 0);
-        assert!(rig.run(0.5, 10.0).is_empty());
+        assert_eq!(rig.run(&[], 1.0), [turn(&[1], false)]);
+        let mut rig = Rig::of(&[1, 2]);
+        rig.run(&[(1, 0.5), (2, 0.5)], 1.0);
+        assert_eq!(rig.rest.jobs(), jobs(&[1, 2]));
+        rig.throttles.of_living(&jobs(&[2]), 9);
+        assert!(rig.run(&[], 0.05).is_empty());
+        assert_eq!(rig.rest.jobs(), jobs(&[2]), "there may be another one in his place");
+        // Of whom nothing is known, and who does not make way.
+        let mut rig = Rig::of(&[1]);
+        assert!(rig.run(&[(7, 0.5)], 10.0).is_empty() && rig.rest.accounts.len() == 1);
     }
 }

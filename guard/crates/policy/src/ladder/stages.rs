@@ -46,11 +46,7 @@ impl Stages {
 
     /// Who waits.
     pub fn hold(&self) -> Hold {
-        if self.left.is_empty() {
-            Hold::Nobody
-        } else {
-            Hold::Jobs(self.left)
-        }
+        Hold::of(self.left)
     }
 }
 

@@ -414,8 +414,8 @@ fn part(filesystems: u128, inputs: &Inputs<'_>) -> Part {
         if *share >= TAKEN || load.batch_in_flight > 0 {
             return Part::Some;
         }
-        let Got { requests, slow } = if let Part::None(got) = all { got } else { Got::default() };
-        let got = Got { requests: requests + load.slow_end.requests, slow: slow + load.slow_end.slow };
+        let mut got = if let Part::None(got) = all { got } else { Got::default() };
+        got.add(index, load.slow_end.requests, load.slow_end.slow, load.storage_in_flight > 0);
         all = Part::None(got);
     }
     all

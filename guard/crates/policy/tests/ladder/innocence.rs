@@ -211,11 +211,52 @@ fn where_batch_worked_or_little_is_known_it_takes_its_time() {
 
 #[test]
 fn who_made_it_slow_by_other_ways_is_not_acquitted_for_what_was_before() {
+    // A backlog of a second and a half, and then it is as fast as usual; the evidence takes longer to fade.
     let mut steps = slow_by_itself(0.0, 2.4, 0.9);
-    steps.run(600 * MS);
-    steps.filesystems[0].slow_end = SlowEnd { requests: 2.4, slow: 0.1, found: 0.0125, usual: 0.006 };
     steps.run(1500 * MS);
+    steps.filesystems[0].slow_end = SlowEnd { requests: 2.4, slow: 0.1, found: 0.0125, usual: 0.006 };
+    steps.run(3 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
     steps.level(Level::Calm);
     steps.until_left(20 * S);
     assert_eq!(steps.said().last(), Some(&(Cause::Calm, Deed::Thaw)));
+}
+
+#[test]
+fn who_stands_still_again_with_all_the_others_is_judged_from_then_on() {
+    let mut steps = slow_by_itself(0.5, 2.4, 0.9);
+    (steps.guilty[0], steps.others_use[0]) = (Some([1].into_iter().collect()), false);
+    steps.step();
+    assert_eq!(steps.said().last(), Some(&(Cause::Guilty, Deed::Narrow)));
+    // Job 1 stands still and does nothing, and it does not become better: the others may have done it, and have only just stopped.
+    steps.batch_share_now[0] = 0.0;
+    steps.run(4 * S + TICK);
+    assert_eq!(steps.said().last(), Some(&(Cause::GuiltyNotEnough, Deed::Widen)));
+    steps.run(2 * S);
+    assert_eq!(steps.state(), NodeState::Frozen);
+    steps.run(S);
+    assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+}
+
+#[test]
+fn what_clients_fill_while_batch_stands_still_they_fill() {
+    let filled = |waits: bool, turns: bool| {
+        let mut steps = slow_by_itself(0.0, 2.4, 0.9);
+        steps.rotational = u128::from(turns);
+        steps.filesystems[0].storage_in_flight = 24;
+        steps.run(2 * S);
+        steps.filesystems[0].storage_in_flight = u32::from(waits);
+        steps.step();
+        steps.filesystems[0].storage_in_flight = 24;
+        steps.until_left(20 * S);
+        assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
+        // Who takes a part of it now makes way at once.
+        (steps.guilty[0], steps.batch_share_now[0]) = (Some([1].into_iter().collect()), 0.4);
+        steps.run(2 * TICK);
+        assert_eq!(steps.actions().filled == 1, steps.actions().throttles.of(0).is_some());
+        steps.actions().filled == 1
+    };
+    assert!(filled(true, true));
+    assert!(!filled(false, true), "there was a moment in which nobody waited");
+    assert!(!filled(true, false), "it does not turn");
 }

@@ -5,7 +5,7 @@ use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{
     Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
-    Level, SignalState, Use, Verdict,
+    Level, SignalState, Taken, Use, Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -26,7 +26,7 @@ pub struct Steps {
     pub held_work: [bool; 2],
     pub rotational: u128,
     pub used: [Use; 2],
-    pub taken: [f32; 2],
+    pub taken: Vec<Taken>,
     pub jobs: Option<u32>,
     pub living: JobSet,
     pub grower: Option<Grower>,
@@ -84,7 +84,7 @@ impl Steps {
             held_work: [false; 2],
             rotational: 0b11,
             used: [Use::Full; 2],
-            taken: [0.0; 2],
+            taken: Vec::new(),
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
             grower: None,
@@ -133,8 +133,7 @@ impl Steps {
         };
         let actions = self.ladder.step(&inputs, self.now);
         let emptied = actions.state == NodeState::Emergency && self.jobs == Some(0);
-        let waits = actions.thawing || !actions.resting.is_empty();
-        assert_eq!(actions.hold.any(), (actions.state >= NodeState::Frozen && !emptied) || waits);
+        assert_eq!(actions.hold.any(), (actions.state >= NodeState::Frozen && !emptied) || actions.thawing);
         assert_eq!(actions.leave.any(), actions.state >= NodeState::Vacating);
         assert!(!actions.admit || actions.state < NodeState::Vacating);
         assert_eq!(actions.events.dropped, 0);

@@ -3,7 +3,7 @@
 use crate::steps::{config, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level, SlowEnd, Use};
+use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level, SlowEnd, Taken, Use};
 
 const DWELL: u64 = 2 * S;
 
@@ -163,54 +163,72 @@ fn where_clients_have_nothing_of_it_batch_has_its_disk_back() {
     assert_eq!((given(&steps), gave_way(&steps)), (0.0, 2), "it is tried again");
 }
 
+/// Job 1 takes this part of the disk of filesystem 0.
+fn takes(steps: &mut Steps, part: f32) {
+    steps.taken = vec![Taken { filesystem: 0, place: 1, part }];
+}
+
 #[test]
 fn who_makes_way_and_still_takes_much_of_it_rests_meanwhile() {
     let mut steps = taking();
     fill(&mut steps, 2.0);
-    // What he does under the limit: four requests per second of 118.
-    (steps.guilty[0], steps.batch_share_now[0], steps.taken[0]) = (None, 0.034, 0.034);
+    (steps.guilty[0], steps.batch_share_now[0]) = (None, 0.034);
+    // The kernel has no limit for him yet, and then four requests per second of 118.
+    takes(&mut steps, 0.4);
+    steps.run(2 * S);
+    takes(&mut steps, 0.034);
     steps.run(S);
-    assert_eq!(steps.actions().hold, Hold::Nobody);
+    assert!(steps.actions().resting.is_empty());
     steps.run(S);
-    let rests = Hold::Jobs(jobs(&[1]));
-    assert_eq!(
-        (steps.state(), steps.actions().hold, steps.actions().resting),
-        (NodeState::Throttled, rests, jobs(&[1]))
-    );
+    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Throttled, Hold::Nobody), "it is no freeze");
+    assert_eq!(steps.actions().resting, jobs(&[1]));
     let said = steps.events.last().unwrap();
-    assert_eq!((said.cause, said.deed, said.hold), (Cause::ClientsFillDisk, Deed::Rest, rests));
-    assert!(steps.actions().admit && !steps.actions().thawing && steps.actions().filesystem.is_none());
+    assert_eq!((said.cause, said.deed, said.hold), (Cause::ClientsFillDisk, Deed::Rest, Hold::Jobs(jobs(&[1]))));
+    assert!(steps.actions().admit && !steps.actions().thawing && steps.ladder.acting());
     // He runs again when it is made good; nobody leaves for it.
-    steps.taken[0] = 0.0;
+    takes(&mut steps, 0.0);
     steps.run(20 * S);
-    assert_eq!(steps.actions().hold, Hold::Nobody);
+    assert!(steps.actions().resting.is_empty());
     assert_eq!(steps.said().last(), Some(&(Cause::Rested, Deed::GoOn)));
     for _ in 0..600 {
-        steps.taken[0] = if steps.actions().hold.any() { 0.0 } else { 0.034 };
+        let rests = !steps.actions().resting.is_empty();
+        takes(&mut steps, if rests { 0.0 } else { 0.034 });
         steps.run(S);
     }
     assert_eq!(steps.state(), NodeState::Throttled);
     assert!(!steps.events.iter().any(|event| event.deed == Deed::Vacate));
+    // Nobody does when that is allowed, and when nobody is limited any more.
+    takes(&mut steps, 0.5);
+    steps.run(2 * S);
+    assert!(!steps.actions().resting.is_empty());
+    steps.ladder.reconfigure(LadderConfig { throttle: false, ..config() }, false);
+    steps.run(2 * TICK);
+    assert!(steps.actions().resting.is_empty());
 }
 
 #[test]
-fn who_rests_is_frozen_with_the_others_and_rests_when_they_run_again() {
+fn in_a_freeze_nobody_begins_to_rest_or_to_run() {
     let mut steps = taking();
     fill(&mut steps, 2.0);
-    (steps.guilty[0], steps.batch_share_now[0], steps.taken[0]) = (None, 0.034, 0.034);
-    steps.run(5 * S);
-    steps.taken[0] = 0.0;
+    (steps.guilty[0], steps.batch_share_now[0]) = (None, 0.034);
+    takes(&mut steps, 0.034);
+    steps.run(6 * S);
+    assert_eq!(steps.actions().resting, jobs(&[1]));
+    steps.taken.clear();
     steps.verdicts[1].level = Level::Strong;
     steps.step();
-    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Frozen, Hold::All));
+    assert_eq!(
+        (steps.state(), steps.actions().hold, steps.actions().resting),
+        (NodeState::Frozen, Hold::All, jobs(&[1]))
+    );
     steps.verdicts[1].level = Level::Calm;
     steps.until_left(10 * S);
     steps.run(2 * S);
-    assert_eq!((steps.state(), steps.actions().hold), (NodeState::Throttled, Hold::Jobs(jobs(&[1]))));
+    assert_eq!((steps.state(), steps.actions().resting), (NodeState::Throttled, jobs(&[1])));
     // He has ended: nobody rests for him.
     steps.living = jobs(&[0, 2]);
     steps.step();
-    assert_eq!(steps.actions().hold, Hold::Nobody);
+    assert!(steps.actions().resting.is_empty());
 }
 
 #[test]

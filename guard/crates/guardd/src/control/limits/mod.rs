@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use intf::shaping::Allowance;
 use policy::throttle::DISKS;
-use policy::{Throttle, Throttles, Use};
+use policy::{Taken, Throttle, Throttles, Use};
 
 use crate::actuators::io_max::{Limit, LITTLE};
 use crate::actuators::unit;
@@ -51,8 +51,8 @@ pub struct Limits {
     disks_version: u64,
     /// What is done with what is left, by filesystem. Empty where nobody is limited.
     used: Vec<Use>,
-    /// The part of the disk that they do by themselves, by filesystem; 0 where clients do not fill it.
-    taken: Vec<f32>,
+    /// What those take who make way on a disk that clients fill.
+    taken: Vec<Taken>,
 }
 
 impl Limits {
@@ -95,13 +95,12 @@ impl Limits {
             return;
         }
         self.used.resize(board.filesystems.len(), Use::Full);
-        self.taken.resize(board.filesystems.len(), 0.0);
         for throttle in self.throttles.iter() {
             if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
                 *used = uses(&self.bases, throttle, &self.together, board);
             }
-            if let Some(taken) = self.taken.get_mut(usize::from(throttle.filesystem)) {
-                *taken = if throttle.given() == 0.0 { takes(throttle, board) } else { 0.0 };
+            if throttle.given() == 0.0 {
+                self.taken.extend(takes(throttle, board));
             }
         }
     }
@@ -111,8 +110,8 @@ impl Limits {
         &self.used
     }
 
-    /// The part of each disk that those take by themselves who make way there; shorter = nobody does.
-    pub fn taken(&self) -> &[f32] {
+    /// What those take by themselves who make way on a disk that clients fill.
+    pub fn taken(&self) -> &[Taken] {
         &self.taken
     }
 
@@ -291,19 +290,17 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
     }
 }
 
-/// Their part of what batch does there, of batch's part of the disk.
-fn takes(throttle: &Throttle, board: &Board) -> f32 {
-    let index = usize::from(throttle.filesystem);
-    let (Some(pace), Some(part)) = (board.pace.get(index), board.batch_share_now.get(index)) else { return 0.0 };
-    let theirs = board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place)).map(|(_, job)| job.number);
-    let known = |number| pace.jobs.iter().find(|(known, _)| *known == number).map(|(_, pair)| pair.last.work());
-    let theirs: f32 = theirs.filter_map(known).sum();
-    let all = (pace.whole.work() + pace.daemon.last.work()).max(theirs);
-    if all > 0.0 && part.is_finite() {
-        part * theirs / all
-    } else {
-        0.0
-    }
+/// What each of them takes of the disk by himself.
+fn takes<'a>(throttle: &'a Throttle, board: &'a Board) -> impl Iterator<Item = Taken> + 'a {
+    let filesystem = throttle.filesystem;
+    let (pace, all) = (board.pace.get(usize::from(filesystem)), board.disk_work.get(usize::from(filesystem)));
+    let known = pace.zip(all.filter(|all| **all > 0.0));
+    let jobs = board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place));
+    jobs.filter_map(move |(place, job)| {
+        let (pace, all) = known?;
+        let (_, pair) = pace.jobs.iter().find(|(number, _)| *number == job.number)?;
+        Some(Taken { filesystem, place, part: (pair.last.work() / all).min(1.0) })
+    })
 }
 
 /// Is most of it done, of one kind?

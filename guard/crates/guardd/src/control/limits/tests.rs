@@ -287,28 +287,28 @@ fn where_clients_fill_the_disk_who_has_only_just_begun_makes_way_too() {
 }
 
 #[test]
-fn what_those_take_who_make_way_is_their_part_of_batch() {
+fn what_those_take_who_make_way_is_known_of_each() {
     let mut rig = Rig::new();
-    let number = rig.number("b.scope");
+    let numbers = [rig.number("a.scope"), rig.number("b.scope")];
     let read = |requests| Rate { requests, bytes: requests * 65536.0, reads: 1.0 };
-    rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(read(1.5))), (number, steady(read(0.5)))];
-    (rig.board.pace[0].whole, rig.board.pace[0].daemon) = (read(2.0), steady(read(1.0)));
-    rig.board.batch_share_now = vec![0.06];
+    rig.board.pace[0].jobs = vec![(numbers[0], steady(read(1.5))), (numbers[1], steady(read(0.5)))];
+    rig.board.disk_work = vec![100.0];
     let taken = |rig: &mut Rig| {
         rig.follow();
         rig.limits.look(&rig.board);
-        rig.limits.taken().first().copied()
+        rig.limits.taken().to_vec()
     };
-    assert_eq!(taken(&mut rig), None, "nobody is limited");
+    assert_eq!(taken(&mut rig), [], "nobody is limited");
     rig.begin(&["a.scope"]);
-    assert_eq!(taken(&mut rig), Some(0.0), "clients do not fill the disk");
+    assert_eq!(taken(&mut rig), [], "clients do not fill the disk");
     rig.throttles.give_way(1, STEP, 1);
-    // Half of what batch does, in the storage daemons and directly.
-    assert!(taken(&mut rig).is_some_and(|taken| (taken - 0.03).abs() < 1e-6));
-    rig.board.batch_share_now = vec![f32::NAN];
-    assert_eq!(taken(&mut rig), Some(0.0), "of an unknown part nothing is theirs");
-    (rig.board.batch_share_now, rig.board.pace[0].jobs) = (vec![0.06], vec![(number, steady(read(0.5)))]);
-    assert_eq!(taken(&mut rig), Some(0.0), "another one's");
+    let his = Taken { filesystem: 0, place: rig.place("a.scope"), part: 0.03 };
+    assert_eq!(taken(&mut rig), [his]);
+    rig.board.disk_work = vec![f32::NAN];
+    assert_eq!(taken(&mut rig), [], "of an unknown disk");
+    rig.board.disk_work = vec![100.0];
+    rig.board.pace[0].jobs.remove(0);
+    assert_eq!(taken(&mut rig), [], "another one's");
 }
 
 #[test]

@@ -72,9 +72,10 @@ fn the_next_guard_knows_of_an_emergency() {
     let mut rig = Rig::new(RecordingFreezer::default());
     rig.control.ladder =
         Ladder::adopt_emergency(rig.control.config.ladder.clone(), Hold::Nobody, rig.clock.monotonic_ns());
-    assert!(!rig.control.state_file.emergency());
+    assert_eq!(rig.control.state_file.before(), None);
     rig.pass(1_000_000_000);
-    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "killed");
+    let before = |rig: &Rig| StateFile::create(rig.folders.path()).unwrap().before();
+    assert_eq!(before(&rig), Some(NodeState::Emergency), "killed");
     rig.control.stop();
-    assert!(StateFile::create(rig.folders.path()).unwrap().emergency(), "stopped");
+    assert_eq!(before(&rig), Some(NodeState::Emergency), "stopped");
 }

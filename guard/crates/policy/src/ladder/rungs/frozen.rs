@@ -90,7 +90,9 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     }
     let all = freeze.hold == Hold::All;
     let evidence = view.strong.is_some_and(|(cause, _)| cause == Cause::StrongEvidence);
-    if all && evidence && freeze.alone.shown(memory.config.effect_timeout_ns, view.now_ns) {
+    let soon = all && evidence && !memory.harms_otherwise(freeze);
+    if soon && freeze.alone.shown(memory.config.effect_timeout_ns, view.now_ns) {
+        memory.limits.fill(view.slow & freeze.alone.waited());
         memory.acquit(view.accused, view.slow, view.now_ns);
         return Some(with_evidence(Cause::BatchInnocent, view));
     }

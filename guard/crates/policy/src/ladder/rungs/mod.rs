@@ -73,16 +73,15 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     helps.then(|| vacate(cause, about, chosen))
 }
 
-/// From any state in which jobs run: clients fill a disk, and batch takes a part of it. Nobody need stand still for that,
-/// and it is no matter of guilt.
+/// From any state in which jobs run: clients fill a disk, and batch takes a part of it. It is no matter of guilt.
 fn make_way(memory: &mut Memory, view: &View) -> Option<Transition> {
     if let Some((filesystem, jobs, part)) = view.taken.filter(|_| !memory.config.dry_run) {
         memory.make_way(filesystem, jobs, part, view.now_ns);
     }
     // Those who do it may have been limited before.
     let (filesystem, jobs) = memory.limits.throttles.given_way()?;
-    let hold = if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) };
     let about = memory.limits.about(filesystem);
+    let hold = Hold::of(jobs);
     Some(Transition { to: NodeState::Throttled, deed: Deed::GiveWay, hold, ..freeze(Cause::ClientsFillDisk, about) })
 }
 

@@ -76,8 +76,7 @@ fn cut(about: About, filesystem: u16, memory: &mut Memory, view: &View) -> Optio
 }
 
 fn tighten(cause: Cause, about: About, jobs: JobSet) -> Transition {
-    let hold = if jobs.is_empty() { Hold::Nobody } else { Hold::Jobs(jobs) };
-    Transition { to: NodeState::Throttled, deed: Deed::Tighten, hold, ..freeze(cause, about) }
+    Transition { to: NodeState::Throttled, deed: Deed::Tighten, hold: Hold::of(jobs), ..freeze(cause, about) }
 }
 
 fn ease(memory: &mut Memory, view: &View) -> Option<Transition> {
