@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
-from beerslices import cli, inventory, kernel, plan
+from beerslices import cli, inventory, kernel, plan, scratch
 from beerslices.config import Config
 
 
@@ -143,3 +144,42 @@ def test_without_a_cap_there_is_no_capacity(
         target.write_text(f"{value}\n")
     assert cli.main(["capacity", "--config", str(tmp_path / "absent"), "--cgroups", str(cgroups)]) == 1
     assert str(target) in capsys.readouterr().err
+
+
+@pytest.fixture
+def knob(tmp_path: Path) -> Path:
+    """Of the filesystem that the test's own folder is said to lie on."""
+    number = tmp_path.stat().st_dev
+    device = tmp_path / "sys/devices/virtual/block/dm-7"
+    device.mkdir(parents=True)
+    link = tmp_path / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(device)
+    folder = tmp_path / "sys/fs/ext4/dm-7"
+    folder.mkdir(parents=True)
+    (folder / "inode_readahead_blks").write_text("32\n")
+    return folder / "inode_readahead_blks"
+
+
+def test_scratch_reads_no_inodes_ahead(knob: Path, tmp_path: Path) -> None:
+    assert scratch.prepare(tmp_path, tmp_path / "sys") == f"{knob}: 0 (was 32)"
+    assert knob.read_text() == "0"
+    assert scratch.prepare(tmp_path, tmp_path / "sys") is None
+
+
+def test_scratch_on_another_filesystem_is_left_alone(knob: Path, tmp_path: Path) -> None:
+    knob.unlink()
+    assert scratch.prepare(tmp_path, tmp_path / "sys") is None
+
+
+def test_scratch_that_the_kernel_leaves_as_it_is_is_an_error(
+    knob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "write_text", lambda *_: 1)
+    with pytest.raises(scratch.ScratchError, match="it has 32"):
+        scratch.prepare(tmp_path, tmp_path / "sys")
+
+
+def test_scratch_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["scratch", str(tmp_path / "absent")]) == 1
+    assert capsys.readouterr().err.startswith("beer-slices: [Errno 2]")

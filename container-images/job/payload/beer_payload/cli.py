@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, begin, burn, disk, forks, job, memory, network, physics, storage, stream
+from beer_payload import __version__, begin, burn, disk, files, forks, job, memory, network, physics, storage, stream
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -107,6 +107,13 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(
         run=lambda a: disk.run(a.path, a.threads, a.seconds, a.block, a.size, a.write_share, a.on_signal, a.cached)
     )
+
+    one = commands.add_parser("hog-files", help="test payload, hostile: makes and removes small files on scratch")
+    one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to attack (default: .)")
+    one.add_argument("--threads", type=streams, default=8)
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: files.run(a.path, a.threads, a.seconds, a.on_signal))
 
     one = commands.add_parser("hog-memory", help="test payload, hostile: takes memory and writes to all of it")
     one.add_argument("--size", type=size, required=True, help="most to take; more than the job is allowed ends it")

@@ -9,7 +9,7 @@ import types
 from pathlib import Path
 
 import pytest
-from beer_payload import disk, load, storage, stream
+from beer_payload import disk, files, load, storage, stream
 from beer_payload.report import SetupError, StorageError
 
 KIB = 1024
@@ -96,6 +96,20 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path):
 def test_sizes_that_direct_io_cannot_do_are_refused(block: int, size: int):
     with pytest.raises(ValueError, match="--"):
         disk.check_sizes(block, size)
+
+
+def test_the_hog_of_small_files_makes_and_removes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    flushed = []
+    monkeypatch.setattr(files.os, "fsync", flushed.append)
+    once = files.operation(tmp_path / "0", random.Random(1))  # noqa: S311 - places in a file, no secrets
+    assert [once() for _ in range(12)] == [files.BLOCK] * 12
+    assert (len(flushed), len(list(tmp_path.glob("0/*/file")))) == (3, 8)
+    found = files.run(tmp_path, threads=2, seconds=0.2)
+    assert found["operations"] >= 2
+    assert not found["errors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["0"], "nothing of it is left"
+    with pytest.raises(SetupError):
+        files.run(tmp_path / "absent", threads=1, seconds=0.1)
 
 
 def test_the_xrootd_hog_counts_what_it_read(client: type[File]):
