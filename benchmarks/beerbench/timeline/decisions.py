@@ -12,7 +12,7 @@ FROZEN = ("frozen", "vacating", "emergency")
 # Who is named stands still from then on; who leaves does, beside those who did before.
 STILL, LEAVING = ("freeze", "extend", "narrow", "widen"), ("vacate", "evacuate")
 # With it ends who rests.
-GUARD_ENDS = ("the_guard_stops", "adopted")
+GUARD_ENDS = ("the_guard_stops", "adopted", "start")
 
 
 @dataclass(frozen=True)

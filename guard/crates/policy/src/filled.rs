@@ -146,10 +146,11 @@ impl Filled {
         }
     }
 
-    /// Batch stood still, somebody waited for these all the time, and half of their requests were slow: they are filled, if they turn.
+    /// Batch stood still, and somebody waited for these all the time: they are filled, if they turn and many of their requests are slow.
     pub fn fill(&mut self, filesystems: u128) {
         for index in each(filesystems & self.rotational) {
-            if let Some(disk) = self.disks.get_mut(index) {
+            let slow = |disk: &&mut Disk| disk.slow().is_some_and(|slow| slow >= SLOW.0);
+            if let Some(disk) = self.disks.get_mut(index).filter(slow) {
                 disk.busy = 1.0;
                 disk.fill(self.at_ns);
                 self.filesystems |= bit(index);

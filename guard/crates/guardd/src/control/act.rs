@@ -36,7 +36,11 @@ impl<F: Freezer> ControlLoop<F> {
         };
         let fault = self.shaping.fault();
         // To signals who rests does not stand still: it is no freeze, and lasts for long.
-        let both = if let Hold::Jobs(jobs) = actions.hold { jobs } else { JobSet::default() };
+        let both = match actions.hold {
+            Hold::Nobody => JobSet::default(),
+            Hold::Jobs(jobs) => jobs,
+            Hold::All => rest,
+        };
         self.board.hold = self.freezer.applied().without(&rest.without(&both));
         self.board.limited = actions.throttles.jobs();
         self.wish(actions, now_ns);

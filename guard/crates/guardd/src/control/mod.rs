@@ -121,9 +121,8 @@ impl<F: Freezer> ControlLoop<F> {
         board.jobs.look(true, &board.limited);
         freezer.know(&board.jobs);
         let mut freezer = FreezeActuator::new(freezer);
-        // What a guard before it had frozen; or who rested, or waited for his turn: a freeze of some begins as one of all.
-        let no_freeze = state_file.before().is_some_and(|state| state < NodeState::Frozen);
-        if dry || (no_freeze && matches!(freezer.applied(), Hold::Jobs(_))) {
+        if dry {
+            // What a guard before it had frozen.
             freezer.undo(|| clock.monotonic_ns());
         }
         board.hold = freezer.applied();
@@ -133,6 +132,10 @@ impl<F: Freezer> ControlLoop<F> {
                 Ladder::adopt_emergency(ladder, hold, now_ns)
             }
             Hold::Nobody => Ladder::new(ladder, now_ns),
+            // They rested, or waited for their turn: a freeze of some begins as one of all. The first tick lets them run.
+            Hold::Jobs(_) if state_file.before().is_some_and(|state| state < NodeState::Frozen) => {
+                Ladder::new(ladder, now_ns)
+            }
             hold => Ladder::adopt(ladder, hold, now_ns),
         };
         let slot = |signal: Box<dyn Signal>| {

@@ -10,6 +10,7 @@ mod squeezed;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,7 +21,7 @@ use intf::journal::{Job, Outcome, Record};
 use intf::order::Order;
 use intf::shaping::Allowance;
 use intf::state::NodeState;
-use policy::{Config, Deed, Event, Hold, Names};
+use policy::{Cause, Config, Deed, Event, Hold, Names};
 use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
@@ -37,6 +38,9 @@ pub use log::Log;
 
 /// Messages that wait for the reporter; 256 decisions are far more than an honest minute has.
 pub const QUEUE: usize = 256;
+
+/// What is written so soon is what the guard before has left.
+const BEGINS_NS: u64 = 1_000_000_000;
 
 /// How many of the latest records `beer status` shows.
 const RECENT: usize = 8;
@@ -136,6 +140,9 @@ pub struct Reporter {
     named_ns: u64,
     /// How often more it is tried.
     name_again: u32,
+    /// Whom the kernel may not have stopped yet: they wait for a disk on which they are limited.
+    resting: BTreeSet<String>,
+    begun_ns: u64,
     stopping: bool,
 }
 
@@ -156,6 +163,8 @@ impl Reporter {
             dry_run: config.node.dry_run,
             named_ns: 0,
             name_again: 0,
+            resting: BTreeSet::new(),
+            begun_ns: clock.monotonic_ns(),
             stopping: false,
             passwd: PathBuf::from("/etc/passwd"),
             clock,
@@ -189,6 +198,8 @@ impl Reporter {
             Message::Jobs(jobs) => {
                 self.identities.follow(jobs.iter().flatten().map(|scope| &**scope));
                 self.jobs = jobs;
+                let jobs = &self.jobs;
+                self.resting.retain(|scope| jobs.iter().flatten().any(|job| **job == **scope));
                 self.name_again = NAME_AGAIN;
                 self.name_jobs();
             }
@@ -213,6 +224,11 @@ impl Reporter {
         record.jobs = self.job_scopes(event.hold);
         if !record.jobs.is_empty() {
             record.jobs_of = self.jobs.iter().flatten().count() as u32;
+        }
+        match event.deed {
+            Deed::Rest => self.resting.extend(record.jobs.iter().map(|job| job.scope.clone())),
+            Deed::GoOn => self.resting.retain(|scope| record.jobs.iter().all(|job| job.scope != *scope)),
+            _ => {}
         }
         if self.dry_run && event.deed != Deed::None {
             record.outcome = Outcome::Skipped;
@@ -258,10 +274,10 @@ impl Reporter {
         let written_us = effect.written_ns.saturating_sub(effect.decided_ns) / 1000;
         (record.outcome, record.detail) = match &effect.seen {
             Ok(true) => (Outcome::Done, format!("cgroup.freeze written within {written_us} us")),
-            // He has been told; what he had asked for before is served as slowly as his limit says.
-            Ok(false) if record.action == Deed::Rest.name() => (
+            // What those had asked for is served as slowly as their limit says.
+            Ok(false) if !self.resting.is_empty() => (
                 Outcome::Done,
-                format!("cgroup.freeze written within {written_us} us; what they wait for takes longer"),
+                format!("cgroup.freeze written within {written_us} us; what those who rest wait for takes longer"),
             ),
             Ok(false) => (Outcome::Failed, format!("no effect within {} s", EFFECT_DEADLINE_NS / 1_000_000_000)),
             Err(error) => (Outcome::Failed, format!("{}: {error}", self.slice.display())),
@@ -275,7 +291,13 @@ impl Reporter {
     /// An effect without a decision of the ladder: the guard ends, or puts right what somebody else wrote.
     fn unasked(&mut self, effect: &Effect) -> Record {
         // In words of their own: the ladder had no part in it.
-        let cause = if self.stopping { "the_guard_stops" } else { "somebody_else_had_changed_it" };
+        let begins = effect.decided_ns.saturating_sub(self.begun_ns) < BEGINS_NS;
+        let cause = match (self.stopping, begins) {
+            (true, _) => "the_guard_stops",
+            // Of those who rested when the one before ended.
+            (false, true) => Cause::Start.name(),
+            (false, false) => "somebody_else_had_changed_it",
+        };
         let action = if effect.hold.any() { "freeze" } else { "thaw" };
         let mut record = self.own_record(action, cause, effect.decided_ns);
         record.to = if self.stopping { NodeState::Closed } else { self.state };

@@ -166,13 +166,22 @@ fn two_decisions_of_one_tick_have_one_effect_and_who_rests_is_served_slowly() {
         Message::Decision { event: event(1, Deed::Thaw), written: true },
         Message::Decision { event: event(1, Deed::GoOn), written: true },
         effect(1, Ok(true)),
+        jobs(&[Some("docker-0a.scope"), None]),
         Message::Decision { event: event(2, Deed::Rest), written: true },
         effect(2, Ok(false)),
+        Message::Decision { event: event(3, Deed::Freeze), written: true },
+        effect(3, Ok(false)),
+        // He has ended.
+        jobs(&[None, Some("docker-0b.scope")]),
+        Message::Decision { event: event(4, Deed::Freeze), written: true },
+        effect(4, Ok(false)),
     ]);
     let told: Vec<_> = journal.iter().map(|record| (record.action.as_str(), record.outcome)).collect();
-    assert_eq!(told, [("go_on", Outcome::Done), ("thaw", Outcome::Done), ("rest", Outcome::Done)]);
+    let done = |action| (action, Outcome::Done);
+    assert_eq!(told[..4], [done("go_on"), done("thaw"), done("rest"), done("freeze")]);
+    assert_eq!(told[4], ("freeze", Outcome::Failed));
     assert_eq!(journal[0].detail, "in the same write as `thaw`");
-    assert!(journal[2].detail.ends_with("what they wait for takes longer"), "{}", journal[2].detail);
+    assert!(journal[2].detail.ends_with("what those who rest wait for takes longer"), "{}", journal[2].detail);
 }
 
 #[test]
@@ -180,14 +189,16 @@ fn what_needed_no_write_is_done_and_what_nobody_decided_is_told() {
     let (journal, _) = Rig::new().journal(vec![
         Message::Decision { event: event(1, Deed::Thaw), written: false },
         effect(7, Ok(true)),
+        effect(2 * BEGINS_NS, Ok(true)),
         Message::Stopping,
-        effect(8, Ok(true)),
+        effect(3 * BEGINS_NS, Ok(true)),
     ]);
     let causes: Vec<_> = journal.iter().map(|record| (record.cause.as_str(), record.outcome)).collect();
     assert_eq!(
         causes,
         [
             ("strong_evidence", Outcome::Done),
+            ("start", Outcome::Done),
             ("somebody_else_had_changed_it", Outcome::Done),
             ("the_guard_stops", Outcome::Done)
         ]

@@ -141,7 +141,7 @@ impl Memory {
     /// The filesystems are others now.
     pub fn other_filesystems(&mut self) {
         self.limits.other_filesystems();
-        self.rest = Rest::new(0);
+        self.rest.forget();
         self.innocence = Innocence::new();
         if let Some(freeze) = &mut self.freeze {
             (freeze.filesystem, freeze.slow) = (None, 0);
@@ -273,11 +273,14 @@ impl Memory {
 
     /// Whose turn it is to rest, or to run again, where clients fill a disk. In a freeze nobody's is: that comes first.
     pub fn rest(&mut self, taken: &[Taken], now_ns: u64, events: &mut Events) {
-        self.rest.follow(&self.limits.throttles, taken, self.config.filled_share, now_ns);
+        let still = self.freeze.map_or(Hold::Nobody, |freeze| freeze.hold);
+        self.rest.follow(&self.limits.throttles, taken, self.config.filled_share, still, now_ns);
         let Some(turn) = self.freeze.is_none().then(|| self.rest.turn(now_ns)).flatten() else { return };
         let (cause, deed) = if turn.rests { (Cause::ClientsFillDisk, Deed::Rest) } else { (Cause::Rested, Deed::GoOn) };
         self.say(cause, deed, self.state, now_ns, events, |event| {
-            self.limits.about(turn.filesystem).describe(event);
+            if let Some(filesystem) = turn.filesystem {
+                self.limits.about(filesystem).describe(event);
+            }
             event.hold = Hold::Jobs(turn.jobs);
         });
     }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where clients fill a disk nothing that batch does there is small: the kernel leaves a limited job two reads and two writes per
 //! second (`io.max` takes no less), and of a disk with one arm that is a thirtieth. So each of those who make way has an account of what the
-//! disk does. All of them together are credited with [`LadderConfig::filled_share`](super::LadderConfig) of it; who has overdrawn his
-//! rests until that is made good, for a minute at most. A token bucket, as for network traffic (RFC 2697), in debt instead of in tokens.
+//! disk does. Those who have taken something in the last minute are credited with their parts of
+//! [`LadderConfig::filled_share`](super::LadderConfig) of it; who has overdrawn his account rests until that is made good. A token bucket, as
+//! for network traffic (RFC 2697), in debt instead of in tokens. Nobody rests for longer than a minute, so that many hogs take more than
+//! that in all: each what it asks for at once when it runs again.
 //!
 //! It is no freeze: nobody is to blame, nobody leaves for it, and the node's state stays what it is.
 
-use crate::jobs::JobSet;
+use crate::jobs::{Hold, JobSet};
 use crate::throttle::{Throttle, Throttles};
 
 /// So many seconds of the disk's work may be overdrawn: half a dozen requests. Who stops at the first one stops for each single one.
@@ -15,6 +17,8 @@ const OVERDRAFT_S: f64 = 0.05;
 const REST_MAX_NS: u64 = 60_000_000_000;
 /// What he did before he had a limit is not his to pay: until the kernel has it, and it shows in what he does.
 const GRACE_NS: u64 = 2_000_000_000;
+/// Whoever takes less takes nothing.
+const SOME: f32 = 0.0005;
 /// Ticks that lie further apart have something in between that was not seen.
 const TICK_MAX_NS: u64 = 1_000_000_000;
 
@@ -34,7 +38,11 @@ pub struct Taken {
 struct Account {
     filesystem: u16,
     place: usize,
+    /// He pays for what he does from so long after that on.
     since_ns: u64,
+    /// What he takes now, and when that was last anything worth mentioning.
+    part: f32,
+    took_ns: u64,
     /// In seconds of the disk's work.
     debt_s: f64,
     rests_ns: Option<u64>,
@@ -45,12 +53,13 @@ struct Account {
 /// These begin to rest, or have rested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Turn {
-    pub filesystem: u16,
+    /// `None` = filesystems are others now.
+    pub filesystem: Option<u16>,
     pub jobs: JobSet,
     pub rests: bool,
 }
 
-/// All accounts.
+/// All accounts, by filesystem and place.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     accounts: Vec<Account>,
@@ -58,10 +67,23 @@ pub(super) struct Rest {
 }
 
 impl Account {
-    fn pass(&mut self, part: f64, share: f64, passed_s: f64, now_ns: u64) {
+    fn new(filesystem: u16, place: usize, now_ns: u64) -> Account {
+        let (debt_s, rests_ns, over) = (0.0, None, false);
+        Account { filesystem, place, since_ns: now_ns, part: 0.0, took_ns: now_ns, debt_s, rests_ns, over }
+    }
+
+    fn key(&self) -> (u16, usize) {
+        (self.filesystem, self.place)
+    }
+
+    fn took(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.took_ns) < REST_MAX_NS
+    }
+
+    fn pass(&mut self, share: f64, passed_s: f64, now_ns: u64) {
         if now_ns.saturating_sub(self.since_ns) >= GRACE_NS {
             // Part of a day is a number, however long it takes.
-            self.debt_s = (self.debt_s + (part - share) * passed_s).clamp(0.0, 86_400.0);
+            self.debt_s = (self.debt_s + (f64::from(self.part) - share) * passed_s).clamp(0.0, 86_400.0);
         }
         if self.over || self.rests_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REST_MAX_NS) {
             self.debt_s = 0.0;
@@ -82,32 +104,56 @@ impl Rest {
         Rest { accounts: Vec::new(), at_ns: now_ns }
     }
 
-    /// Brings the accounts up to date: `share` = what all who make way on a disk may take of it together.
-    pub fn follow(&mut self, throttles: &Throttles, taken: &[Taken], share: f64, now_ns: u64) {
+    /// Brings the accounts up to date. `share` = what all who make way on a disk may take of it together, 1 = whatever they like; of
+    /// those who stand `still` in a freeze nothing new is known: they pay for nothing meanwhile, nor when they have just come back.
+    pub fn follow(&mut self, throttles: &Throttles, taken: &[Taken], share: f64, still: Hold, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns)).min(TICK_MAX_NS);
         if self.accounts.is_empty() && taken.is_empty() {
             return;
         }
-        let way = |filesystem| throttles.of(filesystem).filter(|throttle| makes_way(throttle));
+        let way = |filesystem| throttles.of(filesystem).filter(|throttle| share < 1.0 && makes_way(throttle));
         self.accounts.retain_mut(|account| {
             account.over = way(account.filesystem).is_none();
+            account.part = 0.0;
             // His place may be another one's soon.
             let lives = way(account.filesystem).is_none_or(|throttle| throttle.jobs.contains(account.place));
             lives && !(account.over && account.rests_ns.is_none())
         });
-        for &Taken { filesystem, place, .. } in taken {
-            let known = self.accounts.iter().any(|account| (account.filesystem, account.place) == (filesystem, place));
-            if !known && way(filesystem).is_some_and(|throttle| throttle.jobs.contains(place)) {
-                let account = Account { filesystem, place, since_ns: now_ns, debt_s: 0.0, rests_ns: None, over: false };
-                self.accounts.push(account);
+        for &Taken { filesystem, place, part } in taken {
+            let at = match self.accounts.binary_search_by_key(&(filesystem, place), Account::key) {
+                Ok(at) => at,
+                Err(at) if way(filesystem).is_some_and(|throttle| throttle.jobs.contains(place)) => {
+                    self.accounts.insert(at, Account::new(filesystem, place, now_ns));
+                    at
+                }
+                Err(_) => continue,
+            };
+            if let Some(account) = self.accounts.get_mut(at).filter(|_| part.is_finite()) {
+                account.part = part;
             }
         }
         for account in &mut self.accounts {
-            let his = |taken: &&Taken| (taken.filesystem, taken.place) == (account.filesystem, account.place);
-            let part = taken.iter().find(his).map(|taken| taken.part).filter(|part| part.is_finite());
-            let of = way(account.filesystem).map_or(1, |throttle| throttle.jobs.len().max(1));
-            account.pass(f64::from(part.unwrap_or_default()), share / of as f64, passed_ns as f64 / 1e9, now_ns);
+            if still.touches(account.place) {
+                (account.part, account.since_ns) = (0.0, now_ns);
+            }
+            if account.part >= SOME {
+                account.took_ns = now_ns;
+            }
         }
+        for one_disk in self.accounts.chunk_by_mut(|a, b| a.filesystem == b.filesystem) {
+            let of = one_disk.iter().filter(|account| account.took(now_ns)).count().max(1);
+            one_disk.iter_mut().for_each(|account| account.pass(share / of as f64, passed_ns as f64 / 1e9, now_ns));
+        }
+    }
+
+    /// The filesystems are others now: nobody rests for one of them.
+    pub fn forget(&mut self) {
+        self.accounts.retain(|account| account.rests_ns.is_some());
+        for account in &mut self.accounts {
+            (account.filesystem, account.over, account.debt_s) = (u16::MAX, true, 0.0);
+        }
+        self.accounts.sort_unstable_by_key(Account::key);
+        self.accounts.dedup_by_key(|account| account.key());
     }
 
     /// Those of one disk whose turn it is now to rest, or to run; the others at the next tick.
@@ -120,7 +166,7 @@ impl Rest {
                 jobs.insert(account.place);
             }
         }
-        Some(Turn { filesystem, jobs, rests })
+        Some(Turn { filesystem: (filesystem != u16::MAX).then_some(filesystem), jobs, rests })
     }
 
     /// Who rests.
@@ -145,6 +191,7 @@ mod tests {
         rest: Rest,
         throttles: Throttles,
         now_ns: u64,
+        still: Hold,
     }
 
     fn jobs(places: &[usize]) -> JobSet {
@@ -152,7 +199,7 @@ mod tests {
     }
 
     fn turn(places: &[usize], rests: bool) -> Turn {
-        Turn { filesystem: 3, jobs: jobs(places), rests }
+        Turn { filesystem: Some(3), jobs: jobs(places), rests }
     }
 
     impl Rig {
@@ -161,7 +208,7 @@ mod tests {
             let mut throttles = Throttles::default();
             throttles.make_way(3, jobs(places), 0);
             throttles.give_way(1 << 3, 0.25, 0);
-            let mut rig = Rig { rest: Rest::new(0), throttles, now_ns: 0 };
+            let mut rig = Rig { rest: Rest::new(0), throttles, now_ns: 0, still: Hold::Nobody };
             let nothing: Vec<_> = places.iter().map(|place| (*place, 0.0)).collect();
             assert!(rig.run(&nothing, 2.0).is_empty());
             rig
@@ -175,7 +222,7 @@ mod tests {
             let until_ns = self.now_ns + (seconds * 1e9).round() as u64;
             while self.now_ns < until_ns {
                 self.now_ns += S / 20;
-                self.rest.follow(&self.throttles, &taken, SHARE, self.now_ns);
+                self.rest.follow(&self.throttles, &taken, SHARE, self.still, self.now_ns);
                 turns.extend(self.rest.turn(self.now_ns));
             }
             turns
@@ -208,12 +255,38 @@ mod tests {
         let mut rig = Rig::of(&[1, 2]);
         assert_eq!(rig.run(&[(1, 0.034), (2, 0.001)], 600.0).first(), Some(&turn(&[1], true)));
         assert!(!rig.rest.jobs().contains(2));
-        // Of what they may take each has his part.
-        assert!(rig.run(&[(1, 0.0), (2, 0.004)], 60.0).contains(&turn(&[2], true)));
+        // Of what they may take each has his part: half of it, as long as both take some.
+        assert!(rig.run(&[(1, 0.004), (2, 0.004)], 60.0).contains(&turn(&[2], true)));
+        let mut rig = Rig::of(&[1, 2]);
+        rig.run(&[(2, 0.001)], 60.0);
+        assert!(rig.run(&[(2, 0.005)], 600.0).is_empty(), "the other one takes nothing");
         // One who has only just been named has nothing to pay.
         rig.throttles.make_way(3, jobs(&[5]), rig.now_ns);
         rig.run(&[(5, 0.4)], 1.9);
         assert!(!rig.rest.jobs().contains(5));
+    }
+
+    #[test]
+    fn in_a_freeze_and_just_after_it_nothing_is_known_of_those_who_stood_still() {
+        let mut rig = Rig::of(&[1, 2]);
+        rig.still = Hold::Jobs(jobs(&[1]));
+        assert_eq!(rig.run(&[(1, 0.4), (2, 0.4)], 10.0), [turn(&[2], true)]);
+        rig.still = Hold::Nobody;
+        assert!(rig.run(&[(1, 0.4)], 1.9).is_empty(), "the reading is from before it");
+        rig.still = Hold::All;
+        rig.run(&[(1, 0.4)], 60.0);
+        assert!(!rig.rest.jobs().contains(1));
+    }
+
+    #[test]
+    fn when_filesystems_are_others_nobody_rests_and_it_is_said() {
+        let mut rig = Rig::of(&[1, 2]);
+        rig.run(&[(1, 0.4), (2, 0.4)], 1.0);
+        rig.rest.forget();
+        rig.throttles = Throttles::default();
+        let both = Turn { filesystem: None, jobs: jobs(&[1, 2]), rests: false };
+        assert_eq!(rig.run(&[], 0.5), [both]);
+        assert!(rig.rest.accounts.is_empty());
     }
 
     #[test]

@@ -214,7 +214,6 @@ fn in_a_freeze_nobody_begins_to_rest_or_to_run() {
     takes(&mut steps, 0.034);
     steps.run(6 * S);
     assert_eq!(steps.actions().resting, jobs(&[1]));
-    steps.taken.clear();
     steps.verdicts[1].level = Level::Strong;
     steps.step();
     assert_eq!(

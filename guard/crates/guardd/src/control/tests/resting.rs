@@ -58,7 +58,7 @@ fn the_next_guard_does_not_take_rest_for_a_freeze() {
         let (outbox, _inbox) = sync_channel(4096);
         let (worker, _wishes) = sync_channel(2);
         let config = rig.control.config.clone();
-        let next = ControlLoop::new(Parts {
+        let mut next = ControlLoop::new(Parts {
             clock: Arc::clone(&rig.clock) as Arc<dyn Clock>,
             shared: Arc::default(),
             outbox,
@@ -70,6 +70,7 @@ fn the_next_guard_does_not_take_rest_for_a_freeze() {
             config,
         });
         let expected = if expected.any() { Hold::Jobs(rests) } else { Hold::Nobody };
+        next.tick(now_ns + TICK_NS);
         assert_eq!((next.freezer.applied(), next.ladder.state() == NodeState::Frozen), (expected, expected.any()));
     }
 }
