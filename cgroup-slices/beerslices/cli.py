@@ -6,7 +6,6 @@ beer-slices inventory                                             this machine, 
 beer-slices check-config [FILE]                                   exit 1 and one line if it would be refused
 beer-slices verify                                                exit 1 and the limits the kernel does not have
 beer-slices capacity [--output FILE]                              NUM_CPUS and MEMORY for HTCondor
-beer-slices scratch [DIRECTORY]                                   its filesystem holds up nobody for a limited job
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import os
 import sys
 from pathlib import Path
 
-from . import inventory, kernel, plan, render, scratch
+from . import inventory, kernel, plan, render
 from .config import Config, ConfigError, parse
 
 CONFIG = Path("/etc/beer/slices.toml")
-ERRORS = (ConfigError, plan.PlanError, inventory.InventoryError, kernel.KernelError, scratch.ScratchError, OSError)
+ERRORS = (ConfigError, plan.PlanError, inventory.InventoryError, kernel.KernelError, OSError)
 
 
 def load_config(path: Path) -> Config:
@@ -80,15 +79,15 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="beer-slices", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("command", choices=("plan", "inventory", "check-config", "verify", "capacity", "scratch"))
-    parser.add_argument("file", nargs="?", type=Path, help="check-config: the file to check; scratch: the directory")
+    parser.add_argument("command", choices=("plan", "inventory", "check-config", "verify", "capacity"))
+    parser.add_argument("file", nargs="?", type=Path, help="check-config: the file to check")
     parser.add_argument("--config", type=Path, default=CONFIG)
     parser.add_argument("--inventory", type=Path, help="plan for another machine (output of the command inventory)")
     parser.add_argument("--explain", action="store_true", help="why each number is what it is")
     parser.add_argument("--output", type=Path, help="capacity: write here, not to the terminal")
     parser.add_argument("--cgroups", type=Path, default=Path("/sys/fs/cgroup"), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
-    if options.file is not None and options.command not in ("check-config", "scratch"):
+    if options.file is not None and options.command != "check-config":
         parser.error(f"{options.command} takes no file")
     try:
         return run(options)
@@ -115,9 +114,6 @@ def run(options: argparse.Namespace) -> int:
         wrong = list(kernel.differences(make_plan(options.config, options.inventory), options.cgroups))
         print(*wrong, sep="\n", end="\n" if wrong else "")
         return 1 if wrong else 0
-    elif options.command == "scratch":
-        if changed := scratch.prepare(options.file or scratch.SCRATCH):
-            print(changed)
     else:
         text = render.capacity(plan.offer(load_config(options.config), *kernel.cap(options.cgroups)))
         if options.output is None:

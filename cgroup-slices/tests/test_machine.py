@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
-from beerslices import cli, inventory, kernel, plan, scratch
+from beerslices import cli, inventory, kernel, plan
 from beerslices.config import Config
 
 
@@ -144,53 +143,3 @@ def test_without_a_cap_there_is_no_capacity(
         target.write_text(f"{value}\n")
     assert cli.main(["capacity", "--config", str(tmp_path / "absent"), "--cgroups", str(cgroups)]) == 1
     assert str(target) in capsys.readouterr().err
-
-
-@pytest.fixture
-def knob(tmp_path: Path) -> Path:
-    """Of the filesystem that the test's own folder is said to lie on."""
-    number = tmp_path.stat().st_dev
-    device = tmp_path / "sys/devices/virtual/block/dm-7"
-    device.mkdir(parents=True)
-    link = tmp_path / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(device)
-    folder = tmp_path / "sys/fs/ext4/dm-7"
-    folder.mkdir(parents=True)
-    (folder / "inode_readahead_blks").write_text("32\n")
-    (tmp_path / "proc/self").mkdir(parents=True)
-    mount = f"{os.major(number)}:{os.minor(number)} / {tmp_path} rw - ext4 /dev/dm-7 rw"
-    (tmp_path / "proc/self/mountinfo").write_text(f"22 1 0:5 / /proc rw - proc proc rw\n36 1 {mount}\n")
-    return folder / "inode_readahead_blks"
-
-
-def test_scratch_reads_no_inodes_ahead(knob: Path, tmp_path: Path) -> None:
-    assert scratch.prepare(tmp_path, tmp_path / "proc", tmp_path / "sys") == f"{knob}: 0 (was 32)"
-    assert knob.read_text() == "0"
-    assert scratch.prepare(tmp_path, tmp_path / "proc", tmp_path / "sys") is None
-
-
-def test_scratch_on_another_filesystem_is_left_alone(knob: Path, tmp_path: Path) -> None:
-    mounts = tmp_path / "proc/self/mountinfo"
-    mounts.write_text(mounts.read_text().replace("ext4", "xfs"))
-    assert scratch.prepare(tmp_path, tmp_path / "proc", tmp_path / "sys") is None
-    assert knob.read_text() == "32\n"
-
-
-def test_scratch_on_ext4_without_that_knob_is_an_error(knob: Path, tmp_path: Path) -> None:
-    knob.unlink()
-    with pytest.raises(FileNotFoundError, match="inode_readahead_blks"):
-        scratch.prepare(tmp_path, tmp_path / "proc", tmp_path / "sys")
-
-
-def test_scratch_that_the_kernel_leaves_as_it_is_is_an_error(
-    knob: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "write_text", lambda *_: 1)
-    with pytest.raises(scratch.ScratchError, match="it has 32"):
-        scratch.prepare(tmp_path, tmp_path / "proc", tmp_path / "sys")
-
-
-def test_scratch_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["scratch", str(tmp_path / "absent")]) == 1
-    assert capsys.readouterr().err.startswith("beer-slices: [Errno 2]")
