@@ -7,7 +7,7 @@ file, writes it and flushes it. The job is left what the guard leaves who makes 
 systemd; the guard itself is gone, so that the limit is the only thing that is tried. Memory is short: what the
 filesystem looks up has to be read (the page cache is dropped every other second).
 
-It is known to fail: benchmarks/runs/2026-11-27-2-core says what waits for what.
+That it does is known (benchmarks/runs/2026-11-27-2-core says what waits for what), and expected of the last line alone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ print(json.dumps(took))
 """
 
 
-def files_of_storage(node: Machine, storage: StorageUser, neighbours: Neighbours, seed: int) -> list[float]:
+def files_of_storage(node: Machine, storage: StorageUser, neighbours: Neighbours) -> list[float]:
     """How long each of them took, while clients fill the disk."""
     began = time.time()
     node.execute("rm -f /run/took; cat > /run/writer.py", input=WRITER)
@@ -55,7 +55,7 @@ def files_of_storage(node: Machine, storage: StorageUser, neighbours: Neighbours
         "systemd-run --unit=writer --slice=storage.slice -p StandardOutput=file:/run/took "
         f"python3 /run/writer.py /data/01/store/writer {SECONDS:g}"
     )
-    storage.saturate("/data/01", SECONDS, seed)
+    storage.saturate("/data/01", SECONDS, 2)
     said = "cat /run/took"
     wait_until(lambda: node.execute(said).stdout.strip(), 240, "storage has written its files", interval=2.0)
     node.execute("systemctl stop short-of-memory")
@@ -68,7 +68,6 @@ def files_of_storage(node: Machine, storage: StorageUser, neighbours: Neighbours
 @AGAIN
 @pytest.mark.full
 @pytest.mark.expects("blocked for more than")
-@pytest.mark.xfail(reason="a limited job holds up the journal that it shares with storage", strict=False)
 def test_a_limited_job_holds_up_nobody_in_the_journal(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
 ) -> None:
@@ -80,6 +79,7 @@ def test_a_limited_job_holds_up_nobody_in_the_journal(
     node.execute(f"systemctl set-property --runtime {hog.rsplit('/', 1)[1]} {properties}")
     batch.signal(hog)
     before = disk_requests(node, hog, "rios", "wios")
-    took = files_of_storage(node, storage, neighbours, 2)
+    took = files_of_storage(node, storage, neighbours)
     assert disk_requests(node, hog, "rios", "wios") > before + SECONDS, "the job did hardly anything"
-    assert took[-1] < HELD_UP
+    if took[-1] >= HELD_UP:
+        pytest.xfail(f"a limited job held up the journal that it shares with storage for {took[-1]:.1f} s")

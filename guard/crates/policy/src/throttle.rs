@@ -388,7 +388,7 @@ impl Throttles {
 
 const MINUTE_NS: u64 = 60_000_000_000;
 /// Ticks that lie further apart have something in between that was not calm, or not heard.
-const TICK_MAX_NS: u64 = 1_000_000_000;
+pub(crate) const TICK_MAX_NS: u64 = 1_000_000_000;
 
 impl Throttle {
     fn new(filesystem: u16, jobs: JobSet, share: f32, now_ns: u64) -> Throttle {

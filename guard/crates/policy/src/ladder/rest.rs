@@ -9,7 +9,7 @@
 //! It is no freeze: nobody is to blame, nobody leaves for it, and the node's state stays what it is.
 
 use crate::jobs::{Hold, JobSet};
-use crate::throttle::{Throttle, Throttles};
+use crate::throttle::{Throttle, Throttles, TICK_MAX_NS};
 
 /// So many seconds of the disk's work may be overdrawn: half a dozen requests. Who stops at the first one stops for each single one.
 const OVERDRAFT_S: f64 = 0.05;
@@ -19,8 +19,6 @@ const REST_MAX_NS: u64 = 60_000_000_000;
 const GRACE_NS: u64 = 2_000_000_000;
 /// Whoever takes less takes nothing.
 const SOME: f32 = 0.0005;
-/// Ticks that lie further apart have something in between that was not seen.
-const TICK_MAX_NS: u64 = 1_000_000_000;
 
 /// What a job takes of a disk that clients fill.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,8 +44,6 @@ struct Account {
     /// In seconds of the disk's work.
     debt_s: f64,
     rests_ns: Option<u64>,
-    /// The disk has room again.
-    over: bool,
 }
 
 /// These begin to rest, or have rested.
@@ -68,8 +64,7 @@ pub(super) struct Rest {
 
 impl Account {
     fn new(filesystem: u16, place: usize, now_ns: u64) -> Account {
-        let (debt_s, rests_ns, over) = (0.0, None, false);
-        Account { filesystem, place, since_ns: now_ns, part: 0.0, took_ns: now_ns, debt_s, rests_ns, over }
+        Account { filesystem, place, since_ns: now_ns, part: 0.0, took_ns: now_ns, debt_s: 0.0, rests_ns: None }
     }
 
     fn key(&self) -> (u16, usize) {
@@ -82,10 +77,9 @@ impl Account {
 
     fn pass(&mut self, share: f64, passed_s: f64, now_ns: u64) {
         if now_ns.saturating_sub(self.since_ns) >= GRACE_NS {
-            // Part of a day is a number, however long it takes.
-            self.debt_s = (self.debt_s + (f64::from(self.part) - share) * passed_s).clamp(0.0, 86_400.0);
+            self.debt_s = (self.debt_s + (f64::from(self.part) - share) * passed_s).max(0.0);
         }
-        if self.over || self.rests_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REST_MAX_NS) {
+        if self.rests_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REST_MAX_NS) {
             self.debt_s = 0.0;
         }
     }
@@ -113,21 +107,24 @@ impl Rest {
         }
         let way = |filesystem| throttles.of(filesystem).filter(|throttle| share < 1.0 && makes_way(throttle));
         self.accounts.retain_mut(|account| {
-            account.over = way(account.filesystem).is_none();
             account.part = 0.0;
-            // His place may be another one's soon.
-            let lives = way(account.filesystem).is_none_or(|throttle| throttle.jobs.contains(account.place));
-            lives && !(account.over && account.rests_ns.is_none())
-        });
-        for &Taken { filesystem, place, part } in taken {
-            let at = match self.accounts.binary_search_by_key(&(filesystem, place), Account::key) {
-                Ok(at) => at,
-                Err(at) if way(filesystem).is_some_and(|throttle| throttle.jobs.contains(place)) => {
-                    self.accounts.insert(at, Account::new(filesystem, place, now_ns));
-                    at
+            match way(account.filesystem) {
+                // His place may be another one's soon.
+                Some(throttle) => throttle.jobs.contains(account.place),
+                // The disk has room again.
+                None => {
+                    account.debt_s = 0.0;
+                    account.rests_ns.is_some()
                 }
-                Err(_) => continue,
-            };
+            }
+        });
+        let owes = |one: &&Taken| way(one.filesystem).is_some_and(|throttle| throttle.jobs.contains(one.place));
+        for &Taken { filesystem, place, part } in taken.iter().filter(owes) {
+            let found = self.accounts.binary_search_by_key(&(filesystem, place), Account::key);
+            let at = found.unwrap_or_else(|at| {
+                self.accounts.insert(at, Account::new(filesystem, place, now_ns));
+                at
+            });
             if let Some(account) = self.accounts.get_mut(at).filter(|_| part.is_finite()) {
                 account.part = part;
             }
@@ -150,7 +147,7 @@ impl Rest {
     pub fn forget(&mut self) {
         self.accounts.retain(|account| account.rests_ns.is_some());
         for account in &mut self.accounts {
-            (account.filesystem, account.over, account.debt_s) = (u16::MAX, true, 0.0);
+            (account.filesystem, account.debt_s) = (u16::MAX, 0.0);
         }
         self.accounts.sort_unstable_by_key(Account::key);
         self.accounts.dedup_by_key(|account| account.key());
