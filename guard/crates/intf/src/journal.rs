@@ -153,8 +153,8 @@ impl Record {
             "unlimit" => "Jobs have no limit on their disk any more".into(),
             "tighten" => "Those who are limited get half of what they had".into(),
             "give_way" => "Those who use it most are left next to nothing of it".into(),
-            "rest" => "Those who make way stand still: they have had their part of it".into(),
-            "go_on" => "Those who made way run again".into(),
+            "rest" => "Those who are left next to nothing stand still: they have had their part of it".into(),
+            "go_on" => "Those who stood still for what they had taken of a disk run again".into(),
             "lift" => "Nobody is limited any more".into(),
             "less_cpu" if self.cause.starts_with("signal_") => {
                 "Batch as a whole is left its least of CPU, and through the storage daemons".into()
@@ -236,6 +236,7 @@ impl Record {
             "clients_fill_disk" => {
                 format!("storage's clients fill the disk of {place}: so many of their requests are slow{measured}")
             }
+            "clients_use_disk" => format!("storage's clients use the disk of {place}, which they had made slow"),
             "made_storage_slow" => "they made storage slow".into(),
             "rested" => {
                 "what they had taken of that disk is made good, or it has room again, or a minute is over".into()

@@ -48,6 +48,8 @@ pub enum Cause {
     ClientsNotice,
     /// They fill a disk: whatever batch does there is taken from them.
     ClientsFillDisk,
+    /// They use a disk on which batch is left a small part.
+    ClientsUseDisk,
     /// What they had taken of it is made good, or it has room again.
     Rested,
     /// Nobody is limited any more.
@@ -102,7 +104,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 43] = [
+    pub const ALL: [Cause; 44] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -121,6 +123,7 @@ impl Cause {
         Cause::ThrottleNotEnough,
         Cause::ClientsNotice,
         Cause::ClientsFillDisk,
+        Cause::ClientsUseDisk,
         Cause::Rested,
         Cause::ThrottleOver,
         Cause::FreezeMax,
@@ -169,6 +172,7 @@ impl Cause {
             Cause::ThrottleNotEnough => "throttle_not_enough",
             Cause::ClientsNotice => "clients_notice",
             Cause::ClientsFillDisk => "clients_fill_disk",
+            Cause::ClientsUseDisk => "clients_use_disk",
             Cause::Rested => "rested",
             Cause::ThrottleOver => "throttle_over",
             Cause::FreezeMax => "freeze_max",

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much of a disk those get who made it slow: little at first, more while it is calm (additive increase), half of it when
-//! it is not (multiplicative decrease), as TCP shares a link (Chiu and Jain, "Analysis of the increase and decrease algorithms
-//! for congestion avoidance", 1989). The unit is what they did there when they made it slow, so that it fits any disk.
+//! How much of a disk those get who made it slow: next to nothing at first, twice as much each time that it was calm (slow start), from one
+//! step on one more (additive increase), half of it when it is not (multiplicative decrease), as TCP shares a link (RFC 5681; Chiu and
+//! Jain, "Analysis of the increase and decrease algorithms for congestion avoidance", 1989). The unit is what they did there when they
+//! made it slow, so that it fits any disk. Less than the kernel can limit them to is an account that they rest for ([`Throttle::account`]).
 //!
 //! Where it became slow is remembered, and above half of that they get more only after longer and longer calm, as CUBIC stays below
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
@@ -24,13 +25,14 @@ use crate::strain::Strain;
 /// Most disks on which batch is limited at a time.
 pub const DISKS: usize = 16;
 
-/// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave.
-const LEAST: f32 = 0.25;
+/// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave. They begin with twice that.
+const LEAST: f32 = 0.125;
+const FIRST: f32 = 2.0 * LEAST;
 
 /// Above this part of the share that was too much before more is given with care.
 const NEAR: f32 = 0.5;
 
-/// There it takes so many dwell times for the next step, and after each further time that it was too much twice as long, so often.
+/// Beside clients it takes so many dwell times for the next step, and there, for each time that it was too much, twice as long, so often.
 const CAREFUL: u64 = 16;
 const DOUBLINGS: u32 = 4;
 
@@ -46,6 +48,9 @@ const MOST: f32 = 1e6;
 
 /// What somebody wrote may be on its way to the disk for so long.
 const USED_NS: u64 = 10_000_000_000;
+
+/// Whom no client has asked for anything for so long has none.
+const ALONE_NS: u64 = 10_000_000_000;
 
 /// Who has had no need of more than he is left for so long is limited no more.
 const UNUSED_NS: u64 = 600_000_000_000;
@@ -94,6 +99,8 @@ pub struct Throttle {
     backed_off: bool,
     /// What clients notice of this share.
     strain: Strain,
+    /// When clients last asked for something there.
+    asked_ns: u64,
     /// Clients fill the disk: next to nothing of the share is given.
     filled: bool,
     /// Nobody has been told yet.
@@ -162,13 +169,14 @@ impl Throttles {
         self.0.iter_mut().flatten().find(|throttle| throttle.filesystem == filesystem)
     }
 
-    /// These have made it slow: they start with one `step`. Where others are limited before, all of them have no more than that.
+    /// These have made it slow: they start with a part of a `step`. Where others are limited before, all of them have no more than that.
     /// With more disks than there is room for, who has most gets everything back: nobody on a disk that clients fill, while
     /// there is another.
     pub fn begin(&mut self, filesystem: u16, jobs: JobSet, step: f32, now_ns: u64) {
+        let first = FIRST * step;
         if let Some(throttle) = self.of_mut(filesystem) {
             if !throttle.may_be(&jobs) {
-                throttle.set(throttle.share.min(step), now_ns);
+                throttle.set(throttle.share.min(first), now_ns);
                 (throttle.cut_ns, throttle.used_ns) = (Some(now_ns), now_ns);
             }
             throttle.jobs = throttle.jobs.or(&jobs);
@@ -179,7 +187,7 @@ impl Throttles {
         let more = |a: &_, b: &_| given(a).total_cmp(&given(b)).then(share(a).total_cmp(&share(b)));
         let room = self.0.iter_mut().max_by(|a, b| more(a, b));
         if let Some(place) = room {
-            *place = Some(Throttle::new(filesystem, jobs, step, now_ns));
+            *place = Some(Throttle::new(filesystem, jobs, first, now_ns));
         }
     }
 
@@ -215,12 +223,15 @@ impl Throttles {
         }
     }
 
-    /// What those who are limited do with what they have, by filesystem; shorter = unknown. Who has had no need of more for long is
-    /// limited no more.
-    pub fn note_use(&mut self, used: &[Use], now_ns: u64) {
+    /// What those who are limited do with what they have, by filesystem; shorter = unknown. Who is `resting` because he has had all of it
+    /// would do more. Who has had no need of more for long is limited no more.
+    pub fn note_use(&mut self, used: &[Use], resting: &JobSet, now_ns: u64) {
         for place in &mut self.0 {
             let Some(throttle) = place else { continue };
-            throttle.using = used.get(usize::from(throttle.filesystem)).copied().unwrap_or_default();
+            throttle.using = match throttle.jobs.and(resting).is_empty() {
+                true => used.get(usize::from(throttle.filesystem)).copied().unwrap_or_default(),
+                false => Use::Full,
+            };
             if throttle.using != Use::Little {
                 throttle.used_ns = now_ns;
             }
@@ -232,8 +243,12 @@ impl Throttles {
 
     /// What clients got on each filesystem since the last time, while somebody used what he is left.
     pub fn note_strain(&mut self, loads: &[FilesystemLoad], now_ns: u64) {
-        for throttle in self.0.iter_mut().flatten().filter(|throttle| throttle.using != Use::Little) {
-            if let Some(load) = loads.get(usize::from(throttle.filesystem)) {
+        for throttle in self.0.iter_mut().flatten() {
+            let Some(load) = loads.get(usize::from(throttle.filesystem)) else { continue };
+            if load.slow_end.requests > 0.0 || load.storage_in_flight > 0 {
+                throttle.asked_ns = now_ns;
+            }
+            if throttle.using != Use::Little {
                 throttle.strain.add(load.slow_end, load.storage_in_flight, now_ns);
             }
         }
@@ -411,6 +426,7 @@ impl Throttle {
             times: 0,
             backed_off: false,
             strain,
+            asked_ns: now_ns,
             filled: false,
             untold: false,
         }
@@ -428,6 +444,14 @@ impl Throttle {
         } else {
             self.share
         }
+    }
+
+    /// What part of the disk's work those may have together who do more than that with the least limit that there is, while clients use
+    /// the disk: `filled_share` where they fill it. `None` = whatever they like.
+    pub fn account(&self, filled_share: f64, now_ns: u64) -> Option<f64> {
+        let share = if self.filled { filled_share } else { self.share.into() };
+        let alone = !self.filled && now_ns.saturating_sub(self.asked_ns) >= ALONE_NS;
+        (share < 1.0 && !alone && !self.jobs.is_empty()).then_some(share)
     }
 
     /// Is it these who are limited? Nobody named may be anybody.
@@ -457,7 +481,9 @@ impl Throttle {
     }
 
     fn more(&self, step: f32) -> f32 {
-        if self.share < 1.0 {
+        if self.share < step {
+            (2.0 * self.share).min(step)
+        } else if self.share < 1.0 {
             self.share + step
         } else {
             (GROWTH * self.share).min(MOST)
@@ -467,9 +493,9 @@ impl Throttle {
     /// For how long they must have used their share before it grows.
     fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
         match self.more(step) > NEAR * self.too_much {
-            true => careful_ns(self.times.saturating_sub(1).min(DOUBLINGS), dwell_ns),
-            false if !self.strain.told() => careful_ns(0, dwell_ns),
-            false => dwell_ns,
+            true => careful_ns(self.times.min(DOUBLINGS), dwell_ns),
+            false if self.strain.nobody() => dwell_ns,
+            false => careful_ns(0, dwell_ns),
         }
     }
 

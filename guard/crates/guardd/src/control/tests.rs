@@ -238,9 +238,9 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     let limit = &wish.limits[0];
     assert_eq!((wish.limits.len(), &*limit.scope, limit.device, wish.said), (1, "a.scope", (8, 0), true));
     // 100 requests in each tick are 5000 a second.
-    assert!((230..=270).contains(&limit.requests), "{limit:?}");
+    assert!((57..=68).contains(&limit.requests), "{limit:?}");
     (rig.attack, rig.harmless) = (0, 100);
-    rig.pass(15 * SECOND_NS);
+    rig.pass(60 * SECOND_NS);
     assert!(rig.state().starts_with("state=throttled"), "{}", rig.state());
     let grown: Vec<u64> = rig.wishes.try_iter().map(|wish| wish.limits[0].requests).collect();
     assert!(grown.is_sorted() && grown[0] > limit.requests, "{grown:?}");
@@ -251,7 +251,7 @@ fn who_made_a_disk_slow_is_limited_before_he_runs_again_and_free_in_the_end() {
     // With what he did when he was caught he has no need of more; ten minutes of that, and he is free. A full channel loses nothing:
     // the last wish is sent when there is room.
     rig.harmless = 100;
-    rig.pass(800 * SECOND_NS);
+    rig.pass(1400 * SECOND_NS);
     assert!(!rig.state().starts_with("state=throttled"), "{}", rig.state());
     let last = |rig: &mut Rig| {
         rig.pass(TICK_NS);

@@ -43,11 +43,11 @@ impl Limits {
     }
 
     /// What those who are limited do, and what clients get beside them.
-    pub fn note(&mut self, inputs: &Inputs<'_>, step: f32, now_ns: u64) {
+    pub fn note(&mut self, inputs: &Inputs<'_>, resting: &JobSet, step: f32, now_ns: u64) {
         self.filled.note(inputs.filesystems, inputs.rotational, inputs.batch_share_now, now_ns);
         let filled = self.filled.filesystems();
         self.throttles.of_living(&inputs.living, inputs.filesystems.len());
-        self.throttles.note_use(inputs.used, now_ns);
+        self.throttles.note_use(inputs.used, resting, now_ns);
         self.throttles.note_strain(inputs.filesystems, now_ns);
         self.throttles.give_way(filled, step, now_ns);
         self.filled.end_trials(!self.throttles.filesystems());
@@ -74,7 +74,7 @@ impl Limits {
         self.throttles.give_back(filesystems, &self.before.unwrap_or_default());
     }
 
-    /// These have made it slow: they start with one `step`. `again` = who is limited already is so for this freeze, too.
+    /// These have made it slow: they start with a part of a `step`. `again` = who is limited already is so for this freeze, too.
     pub fn begin(&mut self, filesystem: u16, jobs: JobSet, again: bool, step: f32, now_ns: u64) {
         if !again && self.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&jobs)) {
             // Limited already and slow once more: that was too much.

@@ -10,6 +10,7 @@ use super::rest::{Rest, Taken};
 use super::stages::Stages;
 use super::view::About;
 use super::{Counters, Events, LadderConfig};
+use crate::bits::contains;
 use crate::event::{Cause, Deed, Event};
 use crate::jobs::{Hold, JobSet};
 use crate::squeeze::{Resource, Squeeze};
@@ -271,17 +272,22 @@ impl Memory {
         }
     }
 
-    /// Whose turn it is to rest, or to run again, where clients fill a disk. In a freeze nobody's is: that comes first.
+    /// Whose turn it is to rest, or to run again. In a freeze nobody's is: that comes first.
     pub fn rest(&mut self, taken: &[Taken], now_ns: u64, events: &mut Events) {
         let still = self.freeze.map_or(Hold::Nobody, |freeze| freeze.hold);
         self.rest.follow(&self.limits.throttles, taken, self.config.filled_share, still, now_ns);
         let Some(turn) = self.freeze.is_none().then(|| self.rest.turn(now_ns)).flatten() else { return };
-        let (cause, deed) = if turn.rests { (Cause::ClientsFillDisk, Deed::Rest) } else { (Cause::Rested, Deed::GoOn) };
+        let fill = turn.filesystem.filter(|filesystem| contains(self.limits.filled(), usize::from(*filesystem)));
+        let (cause, deed) = match (turn.rests, fill) {
+            (false, _) => (Cause::Rested, Deed::GoOn),
+            (true, Some(_)) => (Cause::ClientsFillDisk, Deed::Rest),
+            (true, None) => (Cause::ClientsUseDisk, Deed::Rest),
+        };
         self.say(cause, deed, self.state, now_ns, events, |event| {
-            if let Some(filesystem) = turn.filesystem {
+            if let Some(filesystem) = fill {
                 self.limits.about(filesystem).describe(event);
             }
-            event.hold = Hold::Jobs(turn.jobs);
+            (event.filesystem, event.hold) = (turn.filesystem, Hold::Jobs(turn.jobs));
         });
     }
 

@@ -69,7 +69,8 @@ pub struct LadderConfig {
     pub guilty_timeout_ns: u64,
     /// Give the guilty their device back bit by bit after a freeze.
     pub throttle: bool,
-    /// The first bit, and each further one until they have all of it, as a share of what they did there (0..1).
+    /// Each further bit until they have all of it, as a share of what they did there (0..1); the first one is a quarter of that, and is
+    /// doubled until it is as much.
     pub throttle_step: f32,
     /// Where clients fill a disk jobs may do this part of its work in the long run (0..1): who takes more rests meanwhile.
     pub filled_share: f64,
@@ -96,7 +97,7 @@ pub struct Inputs<'a> {
     pub others_use: &'a [bool],
     /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.
     pub used: &'a [Use],
-    /// What those take by themselves who make way on a disk that clients fill.
+    /// What those take by themselves for whom there is no lower limit on a disk.
     pub taken: &'a [Taken],
     /// Is what those who stand still had written before still on its way to the device of each filesystem? A shorter slice = not known,
     /// counts as no.
@@ -133,7 +134,7 @@ pub struct Actions {
     pub filesystem: Option<u16>,
     /// It is over, and those wait for their turn to run again.
     pub thawing: bool,
-    /// Who rests, and is to stand still as well: they have had their part of a disk that clients fill.
+    /// Who rests, and is to stand still as well: they have had their part of a disk.
     pub resting: JobSet,
     /// How much of which device whom is left. Also while they stand still: it must be so before they run again.
     pub throttles: Throttles,
@@ -236,7 +237,7 @@ impl Ladder {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
         memory.settle_precaution(now_ns);
-        memory.limits.note(inputs, memory.config.throttle_step, now_ns);
+        memory.limits.note(inputs, &memory.rest.jobs(), memory.config.throttle_step, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         memory.note_evidence(&view);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where clients fill a disk nothing that batch does there is small: the kernel leaves a limited job two reads and two writes per
-//! second (`io.max` takes no less), and of a disk with one arm that is a thirtieth. So each of those who make way has an account of what the
-//! disk does. Those who have taken something in the last minute are credited with their parts of
-//! [`LadderConfig::filled_share`](super::LadderConfig) of it; who has overdrawn his account rests until that is made good. A token bucket, as
-//! for network traffic (RFC 2697), in debt instead of in tokens. Nobody rests for longer than a minute, so that many hogs take more than
-//! that in all: each what it asks for at once when it runs again.
+//! The kernel leaves a limited job two reads and two writes per second (`io.max` takes no less), and of a disk with one arm that is a
+//! thirtieth: clients who fill it lose that, and of those who use 70 % of it the slowest requests are a tenth slower (M/D/1 queue;
+//! a quarter with eight per second). So each of those whose limit is the least that there is has an account of what the disk does. Those
+//! who have taken something in the last minute are credited with their parts of what all of them may have
+//! ([`Throttle::account`](crate::throttle::Throttle::account)); who has overdrawn his account rests until that is made good. A token bucket,
+//! as for network traffic (RFC 2697), in debt instead of in tokens. Nobody rests for longer than a minute, so that many hogs take more
+//! than that in all: each what it asks for at once when it runs again. The limit stays: two dozen requests at once would be felt more than
+//! eight per second all the time.
 //!
 //! It is no freeze: nobody is to blame, nobody leaves for it, and the node's state stays what it is.
 
 use crate::jobs::{Hold, JobSet};
-use crate::throttle::{Throttle, Throttles, TICK_MAX_NS};
+use crate::throttle::{Throttles, TICK_MAX_NS};
 
 /// So many seconds of the disk's work may be overdrawn: half a dozen requests. Who stops at the first one stops for each single one.
 const OVERDRAFT_S: f64 = 0.05;
@@ -20,7 +22,7 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// Whoever takes less takes nothing.
 const SOME: f32 = 0.0005;
 
-/// What a job takes of a disk that clients fill.
+/// What a job takes of a disk on which there is no lower limit for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taken {
     /// The filesystem on it, by index.
@@ -31,7 +33,7 @@ pub struct Taken {
     pub part: f32,
 }
 
-/// Of one who makes way on one disk.
+/// Of one who is limited on one disk.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     filesystem: u16,
@@ -98,27 +100,30 @@ impl Rest {
         Rest { accounts: Vec::new(), at_ns: now_ns }
     }
 
-    /// Brings the accounts up to date. `share` = what all who make way on a disk may take of it together, 1 = whatever they like; of
+    /// Brings the accounts up to date. `filled_share` = what all who make way on a disk that clients fill may take of it together; of
     /// those who stand `still` in a freeze nothing new is known: they pay for nothing meanwhile, nor when they have just come back.
-    pub fn follow(&mut self, throttles: &Throttles, taken: &[Taken], share: f64, still: Hold, now_ns: u64) {
+    pub fn follow(&mut self, throttles: &Throttles, taken: &[Taken], filled_share: f64, still: Hold, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns)).min(TICK_MAX_NS);
         if self.accounts.is_empty() && taken.is_empty() {
             return;
         }
-        let way = |filesystem| throttles.of(filesystem).filter(|throttle| share < 1.0 && makes_way(throttle));
+        let account_of = |filesystem| {
+            let throttle = throttles.of(filesystem)?;
+            Some((throttle.jobs, throttle.account(filled_share, now_ns)?))
+        };
         self.accounts.retain_mut(|account| {
             account.part = 0.0;
-            match way(account.filesystem) {
+            match account_of(account.filesystem) {
                 // His place may be another one's soon.
-                Some(throttle) => throttle.jobs.contains(account.place),
-                // The disk has room again.
+                Some((jobs, _)) => jobs.contains(account.place),
+                // The disk has room for him again.
                 None => {
                     account.debt_s = 0.0;
                     account.rests_ns.is_some()
                 }
             }
         });
-        let owes = |one: &&Taken| way(one.filesystem).is_some_and(|throttle| throttle.jobs.contains(one.place));
+        let owes = |one: &&Taken| account_of(one.filesystem).is_some_and(|(jobs, _)| jobs.contains(one.place));
         for &Taken { filesystem, place, part } in taken.iter().filter(owes) {
             let found = self.accounts.binary_search_by_key(&(filesystem, place), Account::key);
             let at = found.unwrap_or_else(|at| {
@@ -139,6 +144,7 @@ impl Rest {
         }
         for one_disk in self.accounts.chunk_by_mut(|a, b| a.filesystem == b.filesystem) {
             let of = one_disk.iter().filter(|account| account.took(now_ns)).count().max(1);
+            let share = one_disk.first().and_then(|one| account_of(one.filesystem)).map_or(1.0, |(_, share)| share);
             one_disk.iter_mut().for_each(|account| account.pass(share / of as f64, passed_ns as f64 / 1e9, now_ns));
         }
     }
@@ -170,11 +176,6 @@ impl Rest {
     pub fn jobs(&self) -> JobSet {
         self.accounts.iter().filter(|account| account.rests_ns.is_some()).map(|account| account.place).collect()
     }
-}
-
-/// Named jobs do. What goes through the storage daemons has a limit of theirs.
-fn makes_way(throttle: &Throttle) -> bool {
-    throttle.given() == 0.0 && !throttle.jobs.is_empty()
 }
 
 #[cfg(test)]
@@ -245,6 +246,20 @@ mod tests {
         assert_eq!(rig.rest.jobs(), jobs(&[1]));
         assert_eq!(rig.run(&[], 3.0), [turn(&[1], false)]);
         assert!(rig.rest.jobs().is_empty());
+    }
+
+    #[test]
+    fn who_made_it_slow_pays_for_what_is_more_than_his_share_while_clients_are_there() {
+        let mut rig = Rig::of(&[1]);
+        rig.throttles = Throttles::default();
+        rig.throttles.begin(3, jobs(&[1]), 0.05, rig.now_ns);
+        assert_eq!(rig.run(&[(1, 0.0925)], 3.0), [turn(&[1], true)]);
+        // 0.04 s more in two seconds, and what came before it was known.
+        let turns = rig.run(&[], 6.5);
+        assert_eq!((turns, rig.rest.jobs()), (vec![], jobs(&[1])));
+        // Ten seconds after the last request of a client there is nobody for whom he should rest.
+        assert_eq!(rig.run(&[], 1.0), [turn(&[1], false)]);
+        assert!(rig.run(&[(1, 0.9)], 60.0).is_empty());
     }
 
     #[test]

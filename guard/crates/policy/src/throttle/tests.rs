@@ -7,11 +7,22 @@ use crate::detector::SlowEnd;
 const S: u64 = 1_000_000_000;
 const STEP: f32 = 0.1;
 
+fn nobody() -> JobSet {
+    JobSet::default()
+}
+
 fn jobs(places: &[usize]) -> JobSet {
     places.iter().copied().collect()
 }
 
+/// They have a whole step already.
 fn limited() -> Throttles {
+    let mut throttles = caught();
+    throttles.of_mut(3).unwrap().share = STEP;
+    throttles
+}
+
+fn caught() -> Throttles {
     let mut throttles = Throttles::default();
     throttles.begin(3, jobs(&[1]), STEP, S);
     throttles
@@ -37,6 +48,46 @@ fn until(throttles: &mut Throttles, wanted: f32, from: u64, seconds: u64) -> Opt
 }
 
 #[test]
+fn they_begin_with_next_to_nothing_and_have_twice_as_much_each_time() {
+    let mut throttles = caught();
+    assert_eq!(share(&throttles), STEP / 4.0);
+    assert_eq!(until(&mut throttles, STEP / 2.0, 1, 60), Some(2));
+    assert_eq!(until(&mut throttles, STEP, 3, 60), Some(2));
+    assert_eq!(until(&mut throttles, 2.0 * STEP, 5, 60), Some(2), "and then a step");
+    // Whoever joins them begins with that, too.
+    throttles.begin(3, jobs(&[2]), STEP, 8 * S);
+    assert_eq!(share(&throttles), STEP / 4.0);
+    throttles.run(9 * S);
+    assert_eq!(grown(&mut throttles, 1.0, 9, 60), Some(32), "beside clients it takes longer");
+}
+
+#[test]
+fn beside_clients_they_may_take_their_share_and_no_more() {
+    let mut throttles = caught();
+    let account = |throttles: &Throttles, seconds| throttles.of(3).and_then(|one| one.account(0.005, seconds * S));
+    assert_eq!(account(&throttles, 10), Some(f64::from(STEP / 4.0)));
+    assert_eq!(account(&throttles, 11), None, "no client asks for anything");
+    strained(&mut throttles, 1.0, 20, 1);
+    assert_eq!(account(&throttles, 30), Some(f64::from(STEP / 4.0)));
+    throttles.give_way(1 << 3, STEP, 60 * S);
+    assert_eq!(account(&throttles, 60), Some(0.005), "they fill the disk");
+    assert_eq!(throttles.of(3).and_then(|one| one.account(1.0, 60 * S)), None);
+    let mut throttles = Throttles::default();
+    throttles.begin(3, nobody(), STEP, S);
+    assert_eq!(account(&throttles, 1), None, "whose should it be?");
+}
+
+#[test]
+fn who_rests_because_he_has_had_his_part_would_do_more() {
+    let mut throttles = caught();
+    for second in 2..40 {
+        throttles.note_use(&[Use::Little; 4], &jobs(&[1]), second * S);
+        assert!(strained(&mut throttles, 1.0, second - 1, 1).is_empty());
+    }
+    assert_eq!(share(&throttles), STEP / 2.0);
+}
+
+#[test]
 fn one_step_more_after_each_calm_dwell_in_which_it_was_used() {
     let mut throttles = limited();
     throttles.ease(2 * S - 1, STEP, 2 * S, 2 * S);
@@ -53,7 +104,7 @@ fn one_step_more_after_each_calm_dwell_in_which_it_was_used() {
     // Until he does not; one of several who does keeps it for all, and earns nothing.
     let use_of = |throttles: &mut Throttles, using, from: u64, to: u64| {
         (from..to).for_each(|second| {
-            throttles.note_use(&[using; 4], second * S);
+            throttles.note_use(&[using; 4], &nobody(), second * S);
             throttles.ease(600 * S, STEP, 2 * S, second * S);
         });
     };
@@ -62,14 +113,14 @@ fn one_step_more_after_each_calm_dwell_in_which_it_was_used() {
     assert_eq!(share(&throttles), before);
     use_of(&mut throttles, Use::Little, 682, 1281);
     assert!(!throttles.is_empty());
-    throttles.note_use(&[Use::Little; 4], 1281 * S);
+    throttles.note_use(&[Use::Little; 4], &nobody(), 1281 * S);
     assert!(throttles.is_empty());
 }
 
 /// Calm for long, and nobody uses it.
 fn rest(throttles: &mut Throttles, from: u64, seconds: u64) {
     (from + 1..=from + seconds).for_each(|second| {
-        throttles.note_use(&[Use::Full, Use::Full, Use::Full, Use::Little], second * S);
+        throttles.note_use(&[Use::Full, Use::Full, Use::Full, Use::Little], &nobody(), second * S);
         throttles.ease(600 * S, STEP, 2 * S, second * S);
     });
 }
@@ -81,7 +132,7 @@ fn who_rests_keeps_his_limit_and_learns_nothing_from_it() {
     assert_eq!(share(&throttles), STEP);
     assert!(!throttles.in_use(599 * S) && throttles.in_use(10 * S));
     // He is back: the time of rest has earned him nothing.
-    throttles.note_use(&[], 599 * S);
+    throttles.note_use(&[], &nobody(), 599 * S);
     pass(&mut throttles, 599, 1);
     assert_eq!(share(&throttles), STEP);
     pass(&mut throttles, 600, 1);
@@ -153,7 +204,7 @@ fn a_cut_halves_and_is_given_time_to_help() {
     assert_eq!(throttles.cut(3, STEP, S, 23 * S), Cut::Now);
     rest(&mut throttles, 23, 100);
     assert_eq!(throttles.in_vain(3), 1, "who rests shows nothing");
-    throttles.note_use(&[], 124 * S);
+    throttles.note_use(&[], &nobody(), 124 * S);
     pass(&mut throttles, 123, 60);
     assert_eq!(throttles.in_vain(3), 0);
 }
@@ -164,16 +215,16 @@ fn where_it_was_too_much_they_come_back_with_care_and_each_time_with_more() {
     assert_eq!(until(&mut throttles, 0.4, 1, 60), Some(6), "a step each dwell time: nobody knows better");
     throttles.cut(3, STEP, S, 20 * S);
     throttles.run(22 * S);
-    assert_eq!(until(&mut throttles, 0.3, 22, 99), Some(32), "half of it was borne; above that 16 dwell times");
-    throttles.cut(3, STEP, S, 60 * S);
-    throttles.run(62 * S);
+    assert_eq!(until(&mut throttles, 0.3, 22, 99), Some(64), "half of it was borne; above that 32 dwell times");
+    throttles.cut(3, STEP, S, 90 * S);
+    throttles.run(92 * S);
     assert!((share(&throttles) - 0.15).abs() < 1e-3);
-    assert_eq!(until(&mut throttles, 0.25, 62, 99), Some(64), "and 32: it was too much twice");
+    assert_eq!(until(&mut throttles, 0.25, 92, 199), Some(128), "and 64: it was too much twice");
     // Borne as much, and more: for each step beyond it one time is forgotten, then all.
-    assert_eq!(until(&mut throttles, 0.35, 126, 99), Some(64));
-    assert_eq!(until(&mut throttles, 0.45, 190, 99), Some(64));
-    assert_eq!(until(&mut throttles, 0.55, 254, 99), Some(32));
-    assert_eq!(until(&mut throttles, 0.85, 286, 99), Some(6));
+    assert_eq!(until(&mut throttles, 0.35, 220, 199), Some(128));
+    assert_eq!(until(&mut throttles, 0.45, 348, 199), Some(128));
+    assert_eq!(until(&mut throttles, 0.55, 476, 99), Some(64));
+    assert_eq!(until(&mut throttles, 0.85, 540, 99), Some(6));
 }
 
 /// Calm and used, once a second, and so many requests are slow where one of fifty usually is; from the second after this one.
@@ -205,14 +256,14 @@ fn grown(throttles: &mut Throttles, slow: f32, from: u64, seconds: u64) -> Optio
 #[test]
 fn they_get_more_only_while_clients_do_not_notice() {
     let mut throttles = limited();
-    assert_eq!(grown(&mut throttles, 1.0, 1, 60), Some(5), "a dwell time tells too little");
-    assert_eq!(grown(&mut throttles, 1.4, 6, 30), None);
-    let noticed_s = noticed(&mut throttles, 2.0, 36, 30).unwrap();
+    assert_eq!(grown(&mut throttles, 1.0, 1, 60), Some(32), "a dwell time tells too little");
+    assert_eq!(grown(&mut throttles, 1.4, 33, 30), None);
+    let noticed_s = noticed(&mut throttles, 2.0, 63, 30).unwrap();
     assert!((share(&throttles) - STEP).abs() < 1e-3, "as slow as that is not slow enough for evidence");
-    let from = 36 + noticed_s;
-    assert_eq!(grown(&mut throttles, 0.9, from, 60), Some(32), "twice as much was too much");
+    let from = 63 + noticed_s;
+    assert_eq!(grown(&mut throttles, 0.9, from, 99), Some(64), "twice as much was too much");
     // They begin to notice: it may be chance, but not for long.
-    assert_eq!(noticed(&mut throttles, 1.3, from + 32, 60), Some(32));
+    assert_eq!(noticed(&mut throttles, 1.3, from + 64, 60), Some(32));
 }
 
 #[test]
@@ -221,22 +272,22 @@ fn one_time_that_clients_notice_is_one_that_was_too_much() {
     assert_eq!(until(&mut throttles, 0.8, 1, 60), Some(14));
     assert_eq!(strained(&mut throttles, 5.0, 15, 12).len(), 4);
     assert!((share(&throttles) - 0.05).abs() < 1e-3);
-    assert_eq!(until(&mut throttles, 0.35, 27, 60), Some(6), "0.8 was too much, not 0.1");
-    assert_eq!(until(&mut throttles, 0.45, 33, 60), Some(32), "once");
+    assert_eq!(until(&mut throttles, 0.35, 27, 60), Some(8), "0.8 was too much, not 0.1");
+    assert_eq!(until(&mut throttles, 0.45, 35, 99), Some(64), "once");
 }
 
 #[test]
 fn who_is_left_next_to_nothing_is_not_why_clients_notice() {
     let mut throttles = limited();
     // At noon clients ask for twice as much; what is usual was learned at night.
-    assert_eq!(strained(&mut throttles, 2.0, 1, 40).len(), 2);
+    assert_eq!(strained(&mut throttles, 2.0, 1, 60).len(), 3);
     assert_eq!(share(&throttles), LEAST * STEP);
-    assert_eq!(strained(&mut throttles, 2.0, 41, 300), []);
+    assert_eq!(strained(&mut throttles, 2.0, 61, 300), []);
     assert!(share(&throttles) > 2.0 * STEP, "{}", share(&throttles));
-    assert!(noticed(&mut throttles, 4.0, 341, 30).is_some(), "more than that is too much at noon, too");
+    assert!(noticed(&mut throttles, 4.0, 361, 30).is_some(), "more than that is too much at noon, too");
     // In the evening as much as at noon is too much again, once it was better.
-    strained(&mut throttles, 1.0, 371, 100);
-    assert!(noticed(&mut throttles, 2.0, 471, 30).is_some());
+    strained(&mut throttles, 1.0, 391, 150);
+    assert!(noticed(&mut throttles, 2.0, 541, 30).is_some());
 }
 
 #[test]
@@ -255,19 +306,19 @@ fn clients_who_have_left_notice_nothing() {
 #[test]
 fn who_rests_is_not_why_clients_notice() {
     let mut throttles = limited();
-    strained(&mut throttles, 1.0, 1, 5);
-    throttles.note_use(&[Use::Little; 4], 8 * S);
-    strained(&mut throttles, 9.0, 8, 60);
+    strained(&mut throttles, 1.0, 1, 32);
+    throttles.note_use(&[Use::Little; 4], &nobody(), 35 * S);
+    strained(&mut throttles, 9.0, 35, 60);
     assert_eq!(share(&throttles), 2.0 * STEP);
     // What was noticed before they stood still says nothing about what comes after.
-    throttles.note_use(&[], 69 * S);
-    strained(&mut throttles, 2.0, 69, 12);
-    throttles.run(82 * S);
-    strained(&mut throttles, 2.0, 82, 12);
+    throttles.note_use(&[], &nobody(), 96 * S);
+    strained(&mut throttles, 2.0, 96, 12);
+    throttles.run(109 * S);
+    strained(&mut throttles, 2.0, 109, 12);
     assert_eq!(share(&throttles), 2.0 * STEP);
     // Nor does what was promised to others, once the promise is another.
     throttles.forget_strain();
-    assert_eq!(noticed(&mut throttles, 2.0, 94, 5), None);
+    assert_eq!(noticed(&mut throttles, 2.0, 121, 5), None);
 }
 
 #[test]

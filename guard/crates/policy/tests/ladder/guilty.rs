@@ -171,7 +171,7 @@ fn a_second_hog_that_begins_before_it_was_calm_is_limited_with_the_first() {
     steps.until_left(10 * S);
     assert_eq!(steps.state(), NodeState::Throttled);
     let throttle = steps.actions().throttles.of(0).unwrap();
-    assert_eq!((throttle.jobs, throttle.share), (jobs(&[1, 2]), 0.05));
+    assert_eq!((throttle.jobs, throttle.share), (jobs(&[1, 2]), 0.0125));
 }
 
 #[test]

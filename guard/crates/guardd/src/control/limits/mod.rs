@@ -51,7 +51,7 @@ pub struct Limits {
     disks_version: u64,
     /// What is done with what is left, by filesystem. Empty where nobody is limited.
     used: Vec<Use>,
-    /// What those take who make way on a disk that clients fill.
+    /// What those take to whom nothing less can be left.
     taken: Vec<Taken>,
 }
 
@@ -99,9 +99,7 @@ impl Limits {
             if let Some(used) = self.used.get_mut(usize::from(throttle.filesystem)) {
                 *used = uses(&self.bases, throttle, &self.together, board);
             }
-            if throttle.given() == 0.0 {
-                self.taken.extend(takes(throttle, board));
-            }
+            self.taken.extend(takes(&self.bases, throttle, board));
         }
     }
 
@@ -110,7 +108,7 @@ impl Limits {
         &self.used
     }
 
-    /// What those take by themselves who make way on a disk that clients fill.
+    /// What those take by themselves to whom nothing less can be left.
     pub fn taken(&self) -> &[Taken] {
         &self.taken
     }
@@ -290,13 +288,18 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
     }
 }
 
-/// What each of them takes of the disk by himself.
-fn takes<'a>(throttle: &'a Throttle, board: &'a Board) -> impl Iterator<Item = Taken> + 'a {
-    let filesystem = throttle.filesystem;
+/// What each of those takes of the disk by himself to whom nothing less can be left.
+fn takes<'a>(bases: &'a [Base], throttle: &'a Throttle, board: &'a Board) -> impl Iterator<Item = Taken> + 'a {
+    let (filesystem, share, of) = (throttle.filesystem, throttle.given(), throttle.jobs.len());
     let (pace, all) = (board.pace.get(usize::from(filesystem)), board.disk_work.get(usize::from(filesystem)));
     let known = pace.zip(all.filter(|all| **all > 0.0));
+    let did = move |number| {
+        let base = bases.iter().find(|base| base.filesystem == filesystem && base.job == Some(number));
+        base.and_then(|base| base.rate)
+    };
+    let least = move |number| share == 0.0 || did(number).is_some_and(|rate| rate.requests * share <= least(share, of));
     let jobs = board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place));
-    jobs.filter_map(move |(place, job)| {
+    jobs.filter(move |(_, job)| least(job.number)).filter_map(move |(place, job)| {
         let (pace, all) = known?;
         let (_, pair) = pace.jobs.iter().find(|(number, _)| *number == job.number)?;
         Some(Taken { filesystem, place, part: (pair.last.work() / all).min(1.0) })
@@ -330,8 +333,15 @@ fn reads_of(rate: Rate) -> u64 {
 /// a request of any size must be through in a moment. Without a share it is as little as there can be: what the disk does belongs to
 /// its clients.
 fn part(rate: Rate, share: f32, of: usize) -> (u64, u64) {
-    let least = if share > 0.0 { (LEAST.requests / of.max(1) as f32).max(1.0) } else { 1.0 };
-    ((rate.requests * share).max(least) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
+    ((rate.requests * share).max(least(share, of)) as u64, (rate.bytes * share).max(LEAST.bytes) as u64)
+}
+
+fn least(share: f32, of: usize) -> f32 {
+    if share > 0.0 {
+        (LEAST.requests / of.max(1) as f32).max(1.0)
+    } else {
+        1.0
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use crate::signals::{Pace, Pair};
 use policy::{Config, JobSet};
 
 const DISK: (u32, u32) = (254, 16);
-const STEP: f32 = 0.1;
+/// They begin with a tenth.
+const STEP: f32 = 0.4;
 
 fn steady(rate: Rate) -> Pair {
     Pair { last: rate, most: rate }
@@ -300,9 +301,16 @@ fn what_those_take_who_make_way_is_known_of_each() {
     };
     assert_eq!(taken(&mut rig), [], "nobody is limited");
     rig.begin(&["a.scope"]);
-    assert_eq!(taken(&mut rig), [], "clients do not fill the disk");
+    assert_eq!(taken(&mut rig), [], "he may be left less than that");
     rig.throttles.give_way(1, STEP, 1);
     let his = Taken { filesystem: 0, place: rig.place("a.scope"), part: 0.03 };
+    assert_eq!(taken(&mut rig), [his], "clients fill the disk");
+    rig.throttles = Throttles::default();
+    rig.board.pace[0].jobs = vec![(numbers[0], steady(read(80.0)))];
+    rig.begin(&["a.scope"]);
+    let taken_of = |part| Taken { part, ..his };
+    assert_eq!(taken(&mut rig), [taken_of(1.0)], "eight requests per second are the least");
+    rig.board.pace[0].jobs = vec![(numbers[0], steady(read(1.5)))];
     assert_eq!(taken(&mut rig), [his]);
     rig.board.disk_work = vec![f32::NAN];
     assert_eq!(taken(&mut rig), [], "of an unknown disk");
