@@ -54,7 +54,9 @@ def test_a_spent_budget_keeps_new_jobs_away(
         status = guard.status()
         return "" if status["admit"] else str(status["reason"])
 
-    wait_until(lambda: reason() == "budget", RULE, "the budget is why no new job starts", interval=2.0, explain=guard.why)
+    wait_until(
+        lambda: reason() == "budget", RULE, "the budget is why no new job starts", interval=2.0, explain=guard.why
+    )
     alone_for = time.time() - over
     waiting = batch.submit(JOB)
     time.sleep(20)
