@@ -236,10 +236,10 @@ impl Record {
             "clients_fill_disk" => {
                 format!("storage's clients fill the disk of {place}: so many of their requests are slow{measured}")
             }
-            "clients_use_disk" => format!("storage's clients use the disk of {place}, which they had made slow"),
+            "clients_use_disk" => format!("storage's clients use the disk of {place}, of which they are left a small part"),
             "made_storage_slow" => "they made storage slow".into(),
             "rested" => {
-                "what they had taken of that disk is made good, or it has room again, or a minute is over".into()
+                "what they had taken of that disk is made good, or it has room again, or no client uses it, or a minute is over".into()
             }
             "throttle_over" => "those who were limited have ended, or have had no need of more for long".into(),
             "freeze_max" => "nothing may stay frozen for longer".into(),

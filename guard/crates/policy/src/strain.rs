@@ -63,14 +63,9 @@ impl Strain {
         self.nats <= 0.0
     }
 
-    /// There was no request since the change.
-    pub fn nobody(&self) -> bool {
-        self.seen.requests == 0.0
-    }
-
     /// Without requests nobody is hurt; else there must have been enough of them to say so.
     pub fn told(&self) -> bool {
-        self.nobody() || self.seen.requests >= ENOUGH
+        self.seen.requests == 0.0 || self.seen.requests >= ENOUGH
     }
 
     /// How many times as many slow requests as usual there have been since the change.

@@ -2,7 +2,7 @@
 //! How much of a disk those get who made it slow: next to nothing at first, twice as much each time that it was calm (slow start), from one
 //! step on one more (additive increase), half of it when it is not (multiplicative decrease), as TCP shares a link (RFC 5681; Chiu and
 //! Jain, "Analysis of the increase and decrease algorithms for congestion avoidance", 1989). The unit is what they did there when they
-//! made it slow, so that it fits any disk. Less than the kernel can limit them to is an account that they rest for ([`Throttle::account`]).
+//! made it slow, so that it fits any disk. What the kernel cannot limit them to is an account that they rest for ([`Throttle::account`]).
 //!
 //! Where it became slow is remembered, and above half of that they get more only after longer and longer calm, as CUBIC stays below
 //! the window at which it lost packets (RFC 9438, section 4.1): each return to it costs storage some slow requests, and a disk
@@ -56,7 +56,7 @@ const ALONE_NS: u64 = 10_000_000_000;
 const UNUSED_NS: u64 = 600_000_000_000;
 
 /// What those who are limited on a disk do with what they are left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
     /// Nobody would do more without a limit.
     Little,
@@ -99,8 +99,8 @@ pub struct Throttle {
     backed_off: bool,
     /// What clients notice of this share.
     strain: Strain,
-    /// When clients last asked for something there.
-    asked_ns: u64,
+    /// When clients last asked for something there, since it was limited.
+    asked_ns: Option<u64>,
     /// Clients fill the disk: next to nothing of the share is given.
     filled: bool,
     /// Nobody has been told yet.
@@ -223,15 +223,18 @@ impl Throttles {
         }
     }
 
-    /// What those who are limited do with what they have, by filesystem; shorter = unknown. Who is `resting` because he has had all of it
+    /// What those who are limited do with what they have, by filesystem; shorter = unknown. Who rests on one because he has had all of it
     /// would do more. Who has had no need of more for long is limited no more.
-    pub fn note_use(&mut self, used: &[Use], resting: &JobSet, now_ns: u64) {
+    pub fn note_use(&mut self, used: &[Use], rest_on: impl Fn(u16) -> JobSet, now_ns: u64) {
         for place in &mut self.0 {
             let Some(throttle) = place else { continue };
-            throttle.using = match throttle.jobs.and(resting).is_empty() {
-                true => used.get(usize::from(throttle.filesystem)).copied().unwrap_or_default(),
-                false => Use::Full,
+            let resting = rest_on(throttle.filesystem).and(&throttle.jobs);
+            let by_rest = match resting {
+                nobody if nobody.is_empty() => Use::Little,
+                all if all == throttle.jobs => Use::Full,
+                _ => Use::Part,
             };
+            throttle.using = used.get(usize::from(throttle.filesystem)).copied().unwrap_or_default().max(by_rest);
             if throttle.using != Use::Little {
                 throttle.used_ns = now_ns;
             }
@@ -246,7 +249,7 @@ impl Throttles {
         for throttle in self.0.iter_mut().flatten() {
             let Some(load) = loads.get(usize::from(throttle.filesystem)) else { continue };
             if load.slow_end.requests > 0.0 || load.storage_in_flight > 0 {
-                throttle.asked_ns = now_ns;
+                throttle.asked_ns = Some(now_ns);
             }
             if throttle.using != Use::Little {
                 throttle.strain.add(load.slow_end, load.storage_in_flight, now_ns);
@@ -426,7 +429,7 @@ impl Throttle {
             times: 0,
             backed_off: false,
             strain,
-            asked_ns: now_ns,
+            asked_ns: None,
             filled: false,
             untold: false,
         }
@@ -447,11 +450,21 @@ impl Throttle {
     }
 
     /// What part of the disk's work those may have together who do more than that with the least limit that there is, while clients use
-    /// the disk: `filled_share` where they fill it. `None` = whatever they like.
+    /// the disk: `filled_share` at most where they fill it. `None` = whatever they like.
     pub fn account(&self, filled_share: f64, now_ns: u64) -> Option<f64> {
-        let share = if self.filled { filled_share } else { self.share.into() };
-        let alone = !self.filled && now_ns.saturating_sub(self.asked_ns) >= ALONE_NS;
-        (share < 1.0 && !alone && !self.jobs.is_empty()).then_some(share)
+        let share = match self.filled {
+            // It lets nobody rest there.
+            true if filled_share >= 1.0 => return None,
+            true => filled_share.min(self.share.into()),
+            false if self.alone(now_ns) => return None,
+            false => self.share.into(),
+        };
+        (share < 1.0 && !self.jobs.is_empty()).then_some(share)
+    }
+
+    /// No client uses the disk.
+    fn alone(&self, now_ns: u64) -> bool {
+        self.asked_ns.is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= ALONE_NS)
     }
 
     /// Is it these who are limited? Nobody named may be anybody.
@@ -491,10 +504,10 @@ impl Throttle {
     }
 
     /// For how long they must have used their share before it grows.
-    fn wait_ns(&self, step: f32, dwell_ns: u64) -> u64 {
+    fn wait_ns(&self, step: f32, dwell_ns: u64, now_ns: u64) -> u64 {
         match self.more(step) > NEAR * self.too_much {
             true => careful_ns(self.times.min(DOUBLINGS), dwell_ns),
-            false if self.strain.nobody() => dwell_ns,
+            false if self.alone(now_ns) => dwell_ns,
             false => careful_ns(0, dwell_ns),
         }
     }
@@ -510,7 +523,7 @@ impl Throttle {
         let least = LEAST * step;
         let long = self.earned_ns >= careful_ns(0, dwell_ns) && self.strain.told();
         if self.strain.light() {
-            if self.earned_ns >= self.wait_ns(step, dwell_ns) {
+            if self.earned_ns >= self.wait_ns(step, dwell_ns, now_ns) {
                 self.grow(step, now_ns);
             }
         } else if self.share <= least {

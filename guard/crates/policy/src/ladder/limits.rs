@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is limited on which disk: for what he did there, or because clients fill it; and who was before the evidence that there is.
 
+use super::rest::Rest;
 use super::view::About;
 use super::Inputs;
 use crate::bits::bit;
@@ -43,11 +44,11 @@ impl Limits {
     }
 
     /// What those who are limited do, and what clients get beside them.
-    pub fn note(&mut self, inputs: &Inputs<'_>, resting: &JobSet, step: f32, now_ns: u64) {
+    pub fn note(&mut self, inputs: &Inputs<'_>, rest: &Rest, step: f32, now_ns: u64) {
         self.filled.note(inputs.filesystems, inputs.rotational, inputs.batch_share_now, now_ns);
         let filled = self.filled.filesystems();
         self.throttles.of_living(&inputs.living, inputs.filesystems.len());
-        self.throttles.note_use(inputs.used, resting, now_ns);
+        self.throttles.note_use(inputs.used, |filesystem| rest.jobs_on(filesystem), now_ns);
         self.throttles.note_strain(inputs.filesystems, now_ns);
         self.throttles.give_way(filled, step, now_ns);
         self.filled.end_trials(!self.throttles.filesystems());

@@ -64,7 +64,7 @@ pub(super) struct Memory {
     pub all_until_ns: u64,
     /// Who is limited on which disk.
     pub limits: Limits,
-    /// Who rests, because clients fill a disk.
+    /// Who rests, because clients use a disk of which he has had his part.
     pub rest: Rest,
     /// Batch made storage slow, again, and not by what it does on a disk: until it gets less for that.
     pub harmed: Option<About>,
@@ -272,11 +272,11 @@ impl Memory {
         }
     }
 
-    /// Whose turn it is to rest, or to run again. In a freeze nobody's is: that comes first.
+    /// Whose turn it is to rest, or to run again. In a freeze nobody begins to rest: that comes first.
     pub fn rest(&mut self, taken: &[Taken], now_ns: u64, events: &mut Events) {
         let still = self.freeze.map_or(Hold::Nobody, |freeze| freeze.hold);
         self.rest.follow(&self.limits.throttles, taken, self.config.filled_share, still, now_ns);
-        let Some(turn) = self.freeze.is_none().then(|| self.rest.turn(now_ns)).flatten() else { return };
+        let Some(turn) = self.rest.turn(self.freeze.is_none(), now_ns) else { return };
         let fill = turn.filesystem.filter(|filesystem| contains(self.limits.filled(), usize::from(*filesystem)));
         let (cause, deed) = match (turn.rests, fill) {
             (false, _) => (Cause::Rested, Deed::GoOn),

@@ -237,7 +237,7 @@ impl Ladder {
             memory.say(Cause::Adopted, Deed::None, memory.state, now_ns, &mut events, |_| {});
         }
         memory.settle_precaution(now_ns);
-        memory.limits.note(inputs, &memory.rest.jobs(), memory.config.throttle_step, now_ns);
+        memory.limits.note(inputs, &memory.rest, memory.config.throttle_step, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
         memory.note_evidence(&view);

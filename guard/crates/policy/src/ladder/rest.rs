@@ -40,8 +40,8 @@ struct Account {
     place: usize,
     /// He pays for what he does from so long after that on.
     since_ns: u64,
-    /// What he takes now, and when that was last anything worth mentioning.
-    part: f32,
+    /// What he takes now, and when that was last anything worth mentioning; `None` = less can be left to him, or nothing is known.
+    part: Option<f32>,
     took_ns: u64,
     /// In seconds of the disk's work.
     debt_s: f64,
@@ -66,7 +66,7 @@ pub(super) struct Rest {
 
 impl Account {
     fn new(filesystem: u16, place: usize, now_ns: u64) -> Account {
-        Account { filesystem, place, since_ns: now_ns, part: 0.0, took_ns: now_ns, debt_s: 0.0, rests_ns: None }
+        Account { filesystem, place, since_ns: now_ns, part: None, took_ns: now_ns, debt_s: 0.0, rests_ns: None }
     }
 
     fn key(&self) -> (u16, usize) {
@@ -78,8 +78,10 @@ impl Account {
     }
 
     fn pass(&mut self, share: f64, passed_s: f64, now_ns: u64) {
-        if now_ns.saturating_sub(self.since_ns) >= GRACE_NS {
-            self.debt_s = (self.debt_s + (f64::from(self.part) - share) * passed_s).max(0.0);
+        match self.part {
+            None => (self.debt_s, self.since_ns) = (0.0, now_ns),
+            Some(_) if now_ns.saturating_sub(self.since_ns) < GRACE_NS => {}
+            Some(part) => self.debt_s = (self.debt_s + (f64::from(part) - share) * passed_s).max(0.0),
         }
         if self.rests_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= REST_MAX_NS) {
             self.debt_s = 0.0;
@@ -112,7 +114,7 @@ impl Rest {
             Some((throttle.jobs, throttle.account(filled_share, now_ns)?))
         };
         self.accounts.retain_mut(|account| {
-            account.part = 0.0;
+            account.part = None;
             match account_of(account.filesystem) {
                 // His place may be another one's soon.
                 Some((jobs, _)) => jobs.contains(account.place),
@@ -131,14 +133,14 @@ impl Rest {
                 at
             });
             if let Some(account) = self.accounts.get_mut(at).filter(|_| part.is_finite()) {
-                account.part = part;
+                account.part = Some(part);
             }
         }
         for account in &mut self.accounts {
             if still.touches(account.place) {
-                (account.part, account.since_ns) = (0.0, now_ns);
+                (account.part, account.since_ns) = (Some(0.0), now_ns);
             }
-            if account.part >= SOME {
+            if account.part.is_some_and(|part| part >= SOME) {
                 account.took_ns = now_ns;
             }
         }
@@ -159,17 +161,27 @@ impl Rest {
         self.accounts.dedup_by_key(|account| account.key());
     }
 
-    /// Those of one disk whose turn it is now to rest, or to run; the others at the next tick.
-    pub fn turn(&mut self, now_ns: u64) -> Option<Turn> {
-        let (filesystem, rests) = self.accounts.iter().find_map(|one| Some((one.filesystem, one.turns()?)))?;
-        let mut jobs = JobSet::default();
+    /// Those of one disk whose turn it is now to rest, if anybody `may_begin`, or to run; the others at the next tick. Who rests for another
+    /// disk as well neither begins nor runs.
+    pub fn turn(&mut self, may_begin: bool, now_ns: u64) -> Option<Turn> {
+        let before = self.jobs();
+        let turns = |one: &Account| one.turns().filter(|rests| may_begin || !rests);
+        let (filesystem, rests) = self.accounts.iter().find_map(|one| Some((one.filesystem, turns(one)?)))?;
         for account in self.accounts.iter_mut().filter(|account| account.filesystem == filesystem) {
             if account.turns() == Some(rests) {
                 account.rests_ns = rests.then_some(now_ns);
-                jobs.insert(account.place);
             }
         }
-        Some(Turn { filesystem: (filesystem != u16::MAX).then_some(filesystem), jobs, rests })
+        let now = self.jobs();
+        let jobs = if rests { now.without(&before) } else { before.without(&now) };
+        let filesystem = (filesystem != u16::MAX).then_some(filesystem);
+        (!jobs.is_empty()).then_some(Turn { filesystem, jobs, rests })
+    }
+
+    /// Who rests on one filesystem.
+    pub fn jobs_on(&self, filesystem: u16) -> JobSet {
+        let resting = self.accounts.iter().filter(|account| account.rests_ns.is_some());
+        resting.filter(|account| account.filesystem == filesystem).map(|account| account.place).collect()
     }
 
     /// Who rests.
@@ -181,6 +193,7 @@ impl Rest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluator::FilesystemLoad;
 
     const S: u64 = 1_000_000_000;
     const SHARE: f64 = 0.005;
@@ -221,7 +234,7 @@ mod tests {
             while self.now_ns < until_ns {
                 self.now_ns += S / 20;
                 self.rest.follow(&self.throttles, &taken, SHARE, self.still, self.now_ns);
-                turns.extend(self.rest.turn(self.now_ns));
+                turns.extend(self.rest.turn(true, self.now_ns));
             }
             turns
         }
@@ -242,24 +255,69 @@ mod tests {
         // What he had asked for is done first, and is his.
         assert!(rig.run(&[(1, 0.035)], 5.0).is_empty());
         let owed = 7.0 * (0.035 - SHARE);
-        assert!(rig.run(&[], owed / SHARE - 2.0).is_empty());
+        assert!(rig.run(&[(1, 0.0)], owed / SHARE - 2.0).is_empty());
         assert_eq!(rig.rest.jobs(), jobs(&[1]));
-        assert_eq!(rig.run(&[], 3.0), [turn(&[1], false)]);
+        assert_eq!(rig.run(&[(1, 0.0)], 3.0), [turn(&[1], false)]);
         assert!(rig.rest.jobs().is_empty());
+    }
+
+    /// Limited on filesystem 3 for what he did, to an eightieth; somebody has just asked for something.
+    fn guilty(now_ns: u64) -> Throttles {
+        let mut throttles = Throttles::default();
+        throttles.begin(3, jobs(&[1]), 0.05, now_ns);
+        throttles.note_strain(&[FilesystemLoad { storage_in_flight: 1, ..FilesystemLoad::default() }; 4], now_ns);
+        throttles
     }
 
     #[test]
     fn who_made_it_slow_pays_for_what_is_more_than_his_share_while_clients_are_there() {
         let mut rig = Rig::of(&[1]);
-        rig.throttles = Throttles::default();
-        rig.throttles.begin(3, jobs(&[1]), 0.05, rig.now_ns);
-        assert_eq!(rig.run(&[(1, 0.0925)], 3.0), [turn(&[1], true)]);
-        // 0.04 s more in two seconds, and what came before it was known.
-        let turns = rig.run(&[], 6.5);
-        assert_eq!((turns, rig.rest.jobs()), (vec![], jobs(&[1])));
+        rig.throttles = guilty(rig.now_ns);
+        assert!(rig.run(&[], 0.1).is_empty(), "he could be left less");
+        assert!(rig.run(&[(1, 0.2)], 1.9).is_empty(), "he did that before he could not");
+        assert_eq!(rig.run(&[(1, 0.2)], 1.0), [turn(&[1], true)]);
+        assert!(rig.run(&[(1, 0.0)], 6.5).is_empty());
         // Ten seconds after the last request of a client there is nobody for whom he should rest.
-        assert_eq!(rig.run(&[], 1.0), [turn(&[1], false)]);
+        assert_eq!(rig.run(&[(1, 0.0)], 1.0), [turn(&[1], false)]);
         assert!(rig.run(&[(1, 0.9)], 60.0).is_empty());
+        // Less could be left to him, or it is not known what he does: nobody rests for that.
+        let mut rig = Rig::of(&[1]);
+        assert_eq!(rig.run(&[(1, 0.4)], 1.0), [turn(&[1], true)]);
+        assert_eq!(rig.run(&[], 0.1), [turn(&[1], false)]);
+    }
+
+    #[test]
+    fn who_rests_for_two_disks_runs_when_both_are_made_good() {
+        let mut rig = Rig::of(&[1]);
+        rig.run(&[(1, 0.4)], 1.0);
+        rig.throttles.make_way(4, jobs(&[1]), rig.now_ns);
+        rig.throttles.give_way(1 << 3 | 1 << 4, 0.25, rig.now_ns);
+        let on = |filesystem, part| Taken { filesystem, place: 1, part };
+        let mut pass = |taken: &[Taken], ticks: u64| {
+            let mut turns = Vec::new();
+            for _ in 0..ticks {
+                rig.now_ns += S / 20;
+                rig.rest.follow(&rig.throttles, taken, SHARE, Hold::Nobody, rig.now_ns);
+                turns.extend(rig.rest.turn(true, rig.now_ns));
+            }
+            (turns, rig.rest.jobs_on(3), rig.rest.jobs_on(4))
+        };
+        assert_eq!(pass(&[on(3, 0.0), on(4, 0.4)], 60), (vec![], jobs(&[1]), jobs(&[1])), "he stands still already");
+        assert_eq!(pass(&[on(4, 0.0)], 1), (vec![], jobs(&[]), jobs(&[1])));
+        let on_the_other = Turn { filesystem: Some(4), ..turn(&[1], false) };
+        assert_eq!(pass(&[], 1), (vec![on_the_other], jobs(&[]), jobs(&[])));
+    }
+
+    #[test]
+    fn in_a_freeze_nobody_begins_to_rest_but_who_has_paid_runs() {
+        let mut rig = Rig::of(&[1]);
+        rig.run(&[(1, 0.4)], 1.0);
+        rig.rest.follow(&rig.throttles, &[], SHARE, Hold::Nobody, rig.now_ns + 1);
+        assert_eq!(rig.rest.turn(false, rig.now_ns), Some(turn(&[1], false)));
+        let mut rig = Rig::of(&[1]);
+        rig.rest.accounts[0].debt_s = 1.0;
+        assert_eq!(rig.rest.turn(false, rig.now_ns), None);
+        assert_eq!(rig.rest.turn(true, rig.now_ns), Some(turn(&[1], true)));
     }
 
     #[test]
@@ -284,7 +342,7 @@ mod tests {
         rig.still = Hold::Jobs(jobs(&[1]));
         assert_eq!(rig.run(&[(1, 0.4), (2, 0.4)], 10.0), [turn(&[2], true)]);
         rig.still = Hold::Nobody;
-        assert!(rig.run(&[(1, 0.4)], 1.9).is_empty(), "the reading is from before it");
+        assert!(rig.run(&[(1, 0.4), (2, 0.0)], 1.9).is_empty(), "the reading is from before it");
         rig.still = Hold::All;
         rig.run(&[(1, 0.4)], 60.0);
         assert!(!rig.rest.jobs().contains(1));
@@ -334,7 +392,7 @@ mod tests {
         rig.run(&[(1, 0.5), (2, 0.5)], 1.0);
         assert_eq!(rig.rest.jobs(), jobs(&[1, 2]));
         rig.throttles.of_living(&jobs(&[2]), 9);
-        assert!(rig.run(&[], 0.05).is_empty());
+        assert!(rig.run(&[(2, 0.0)], 0.05).is_empty());
         assert_eq!(rig.rest.jobs(), jobs(&[2]), "there may be another one in his place");
         // Of whom nothing is known, and who does not make way.
         let mut rig = Rig::of(&[1]);

@@ -12,6 +12,7 @@ mod ordered;
 mod precaution;
 mod probe;
 mod properties;
+mod queue;
 mod squeeze;
 mod staged;
 mod steps;

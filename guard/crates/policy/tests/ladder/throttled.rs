@@ -207,7 +207,26 @@ fn who_makes_way_and_still_takes_much_of_it_rests_meanwhile() {
 }
 
 #[test]
-fn in_a_freeze_nobody_begins_to_rest_or_to_run() {
+fn who_made_it_slow_rests_while_clients_are_there() {
+    let mut steps = throttled();
+    steps.filesystems[0].storage_in_flight = 1;
+    takes(&mut steps, 0.09);
+    steps.run(3 * S);
+    assert_eq!((steps.state(), steps.actions().resting), (NodeState::Throttled, jobs(&[1])));
+    let said = steps.events.last().unwrap();
+    assert_eq!((said.cause, said.deed, said.filesystem), (Cause::ClientsUseDisk, Deed::Rest, Some(0)));
+    takes(&mut steps, 0.0);
+    steps.filesystems[0].storage_in_flight = 0;
+    steps.run(11 * S);
+    assert_eq!(steps.said().last(), Some(&(Cause::Rested, Deed::GoOn)));
+    assert!(steps.actions().resting.is_empty());
+    takes(&mut steps, 0.9);
+    steps.run(60 * S);
+    assert!(steps.actions().resting.is_empty(), "there is nobody for whom he should");
+}
+
+#[test]
+fn in_a_freeze_nobody_begins_to_rest() {
     let mut steps = taking();
     fill(&mut steps, 2.0);
     (steps.guilty[0], steps.batch_share_now[0]) = (None, 0.034);

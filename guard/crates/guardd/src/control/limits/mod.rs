@@ -16,6 +16,9 @@ use crate::signals::{Board, Rate};
 /// Nobody gets less than this.
 const LEAST: Rate = Rate { requests: LITTLE.0 as f32, bytes: LITTLE.1 as f32, reads: 0.0 };
 
+/// Two reads and two writes per second: the kernel does not know less.
+const KERNEL_LEAST: f32 = 4.0;
+
 /// Percent of a limit that is left for the direction in which little or nothing was done when it began.
 const OTHER_WAY: f32 = 25.0;
 
@@ -288,22 +291,30 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
     }
 }
 
-/// What each of those takes of the disk by himself to whom nothing less can be left.
+/// What each of those takes of the disk by himself to whom nothing less can be left: of what it does, or of what batch did there when it
+/// became slow if that is more, so that nobody rests because clients ask for little.
 fn takes<'a>(bases: &'a [Base], throttle: &'a Throttle, board: &'a Board) -> impl Iterator<Item = Taken> + 'a {
     let (filesystem, share, of) = (throttle.filesystem, throttle.given(), throttle.jobs.len());
     let (pace, all) = (board.pace.get(usize::from(filesystem)), board.disk_work.get(usize::from(filesystem)));
-    let known = pace.zip(all.filter(|all| **all > 0.0));
-    let did = move |number| {
-        let base = bases.iter().find(|base| base.filesystem == filesystem && base.job == Some(number));
-        base.and_then(|base| base.rate)
+    let here = move || bases.iter().filter(move |base| base.filesystem == filesystem);
+    let batch: f32 = here().filter_map(|base| base.rate).map(|rate| rate.work()).sum();
+    let known = pace.zip(all.filter(|all| **all > 0.0)).filter(|_| share < 1.0);
+    let all = move |all: f32| if share > 0.0 { all.max(batch) } else { all };
+    let least = move |number| {
+        let base = here().find(|base| base.job == Some(number));
+        share == 0.0 || base.and_then(|base| base.rate).is_some_and(|rate| cannot_be_less(rate, share, of))
     };
-    let least = move |number| share == 0.0 || did(number).is_some_and(|rate| rate.requests * share <= least(share, of));
     let jobs = board.jobs.iter().filter(|(place, _)| throttle.jobs.contains(*place));
-    jobs.filter(move |(_, job)| least(job.number)).filter_map(move |(place, job)| {
-        let (pace, all) = known?;
+    jobs.filter_map(move |(place, job)| {
+        let (pace, done) = known.filter(|_| least(job.number))?;
         let (_, pair) = pace.jobs.iter().find(|(number, _)| *number == job.number)?;
-        Some(Taken { filesystem, place, part: (pair.last.work() / all).min(1.0) })
+        Some(Taken { filesystem, place, part: (pair.last.work() / all(*done)).min(1.0) })
     })
+}
+
+/// Is that share of what he did less than the least limit that there is?
+fn cannot_be_less(rate: Rate, share: f32, of: usize) -> bool {
+    rate.requests * share <= least(share, of).max(KERNEL_LEAST) && rate.bytes * share <= LEAST.bytes
 }
 
 /// Is most of it done, of one kind?

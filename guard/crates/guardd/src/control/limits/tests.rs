@@ -300,23 +300,37 @@ fn what_those_take_who_make_way_is_known_of_each() {
         rig.limits.taken().to_vec()
     };
     assert_eq!(taken(&mut rig), [], "nobody is limited");
-    rig.begin(&["a.scope"]);
-    assert_eq!(taken(&mut rig), [], "he may be left less than that");
+    rig.throttles.make_way(0, [rig.place("a.scope")].into_iter().collect(), 1);
     rig.throttles.give_way(1, STEP, 1);
     let his = Taken { filesystem: 0, place: rig.place("a.scope"), part: 0.03 };
     assert_eq!(taken(&mut rig), [his], "clients fill the disk");
-    rig.throttles = Throttles::default();
-    rig.board.pace[0].jobs = vec![(numbers[0], steady(read(80.0)))];
-    rig.begin(&["a.scope"]);
-    let taken_of = |part| Taken { part, ..his };
-    assert_eq!(taken(&mut rig), [taken_of(1.0)], "eight requests per second are the least");
-    rig.board.pace[0].jobs = vec![(numbers[0], steady(read(1.5)))];
-    assert_eq!(taken(&mut rig), [his]);
     rig.board.disk_work = vec![f32::NAN];
     assert_eq!(taken(&mut rig), [], "of an unknown disk");
     rig.board.disk_work = vec![100.0];
     rig.board.pace[0].jobs.remove(0);
     assert_eq!(taken(&mut rig), [], "another one's");
+}
+
+#[test]
+fn what_those_take_who_made_it_slow_is_known_where_nothing_less_can_be_left() {
+    // What he did and does, what the disk does, and his part.
+    let taken = |did: Rate, does: Rate, all: f32| {
+        let mut rig = Rig::new();
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(did))];
+        rig.begin(&["a.scope"]);
+        rig.follow();
+        rig.board.pace[0].jobs = vec![(rig.number("a.scope"), steady(does))];
+        rig.board.disk_work = vec![all];
+        rig.limits.look(&rig.board);
+        rig.limits.taken().first().map(|taken| taken.part)
+    };
+    let rate = |requests, bytes| Rate { requests, bytes, reads: 1.0 };
+    let read = |requests| rate(requests, requests * 65536.0);
+    assert_eq!(taken(read(80.0), read(1.5), 300.0), Some(0.01), "a tenth of 80 is eight");
+    assert_eq!(taken(read(80.0), read(1.6), 4.0), Some(0.02), "he did 80 of them: clients ask for little now");
+    assert_eq!(taken(read(400.0), read(40.0), 300.0), None, "he could be left less than 40");
+    assert_eq!(taken(rate(80.0, 8e7), rate(8.0, 8e6), 300.0), None, "of bytes, too");
+    assert_eq!(taken(read(3.0), read(3.0), 300.0), None, "that was worth no limit");
 }
 
 #[test]
