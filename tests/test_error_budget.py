@@ -62,11 +62,15 @@ def test_a_spent_budget_keeps_new_jobs_away(
     waiting = batch.submit(JOB)
 
     def is_spent() -> bool:
-        assert waiting.status == IDLE, guard.why()
-        return reason() != "budget"
+        status = waiting.status
+        if reason() != "budget":
+            return True
+        assert status == IDLE, guard.why()
+        return False
 
     wait_until(is_spent, RULE + 60, "the budget is not spent too fast any more", interval=5.0, explain=guard.why)
     kept_away_until = time.time()
+    assert kept_away_until - over > 60, "not for long"
     assert running.status == RUNNING
     report_of(waiting, timeout=300)
     came = time.time()

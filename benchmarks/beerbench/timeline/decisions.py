@@ -118,8 +118,7 @@ class Decisions:
         Who was frozen runs with the thaw, or with the stage after it that names him; unless he rests.
         """
         moves = [item for item in self.items if item.outcome != "skipped" and item.time < end]
-        total, since, frozen = 0.0, None, False
-        rests: set[str] = set()
+        total, since, frozen, rests = 0.0, None, False, False
         for number, item in enumerate(moves):
             if item.action in STILL:
                 frozen = scope in item.jobs
@@ -130,10 +129,9 @@ class Decisions:
             elif item.action == "stage":
                 frozen = frozen and scope not in item.jobs
             elif item.action in ("rest", "go_on") and scope in item.jobs:
-                (rests.add if item.action == "rest" else rests.discard)(item.series)
-            if item.cause in GUARD_ENDS:
-                rests.clear()
-            still = frozen or bool(rests)
+                rests = item.action == "rest"
+            rests = rests and item.cause not in GUARD_ENDS
+            still = frozen or rests
             if still and since is None:
                 since = max(item.time, start)
             elif not still and since is not None:

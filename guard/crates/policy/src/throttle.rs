@@ -25,9 +25,9 @@ use crate::strain::Strain;
 /// Most disks on which batch is limited at a time.
 pub const DISKS: usize = 16;
 
-/// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave. They begin with twice that.
-const LEAST: f32 = 0.125;
-const FIRST: f32 = 2.0 * LEAST;
+/// Nobody is limited to less than this share of a step: jobs that get nothing for ever may as well leave. They begin with four times that.
+const LEAST: f32 = 0.0625;
+const FIRST: f32 = 4.0 * LEAST;
 
 /// Above this part of the share that was too much before more is given with care.
 const NEAR: f32 = 0.5;
@@ -244,6 +244,13 @@ impl Throttles {
         }
     }
 
+    /// Nothing is heard of clients who were there: they may be.
+    pub fn unheard(&mut self, now_ns: u64) {
+        for throttle in self.0.iter_mut().flatten() {
+            throttle.asked_ns = throttle.asked_ns.map(|_| now_ns);
+        }
+    }
+
     /// What clients got on each filesystem since the last time, while somebody used what he is left.
     pub fn note_strain(&mut self, loads: &[FilesystemLoad], now_ns: u64) {
         for throttle in self.0.iter_mut().flatten() {
@@ -382,11 +389,14 @@ impl Throttles {
 
     /// On these as it was before.
     pub fn give_back(&mut self, filesystems: u128, before: &Throttles) {
+        let now = *self;
         self.end_on(filesystems);
         let mut free = self.0.iter_mut().filter(|place| place.is_none());
         for throttle in before.iter().filter(|throttle| contains(filesystems, usize::from(throttle.filesystem))) {
             if let Some(place) = free.next() {
-                *place = Some(*throttle);
+                // Clients have asked for something meanwhile.
+                let asked_ns = now.of(throttle.filesystem).and_then(|now| now.asked_ns).max(throttle.asked_ns);
+                *place = Some(Throttle { asked_ns, ..*throttle });
             }
         }
     }
@@ -462,7 +472,7 @@ impl Throttle {
         (share < 1.0 && !self.jobs.is_empty()).then_some(share)
     }
 
-    /// No client uses the disk.
+    /// No client uses the filesystem.
     fn alone(&self, now_ns: u64) -> bool {
         self.asked_ns.is_none_or(|asked_ns| now_ns.saturating_sub(asked_ns) >= ALONE_NS)
     }

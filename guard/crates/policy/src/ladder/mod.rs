@@ -240,6 +240,9 @@ impl Ladder {
         memory.limits.note(inputs, &memory.rest, memory.config.throttle_step, now_ns);
         memory.note_stood(&inputs.living, now_ns);
         let view = View::new(memory, inputs, now_ns, &mut events);
+        if view.deaf.is_some() {
+            memory.limits.throttles.unheard(now_ns);
+        }
         memory.note_evidence(&view);
         memory.note_alone(&view);
         if let Some(transition) = rungs::next(memory, &view) {

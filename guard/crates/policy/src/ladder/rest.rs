@@ -167,9 +167,14 @@ impl Rest {
         let before = self.jobs();
         let turns = |one: &Account| one.turns().filter(|rests| may_begin || !rests);
         let (filesystem, rests) = self.accounts.iter().find_map(|one| Some((one.filesystem, turns(one)?)))?;
-        for account in self.accounts.iter_mut().filter(|account| account.filesystem == filesystem) {
-            if account.turns() == Some(rests) {
-                account.rests_ns = rests.then_some(now_ns);
+        for index in 0..self.accounts.len() {
+            let of =
+                |place| self.accounts.iter().filter(move |one| one.place == place).filter_map(|one| one.rests_ns).min();
+            // A minute is the longest rest, for however many disks.
+            let since_ns = self.accounts.get(index).and_then(|one| of(one.place)).unwrap_or(now_ns);
+            let one = self.accounts.get_mut(index).filter(|one| one.filesystem == filesystem);
+            if let Some(account) = one.filter(|one| one.turns() == Some(rests)) {
+                account.rests_ns = rests.then_some(since_ns);
             }
         }
         let now = self.jobs();
@@ -306,6 +311,23 @@ mod tests {
         assert_eq!(pass(&[on(4, 0.0)], 1), (vec![], jobs(&[]), jobs(&[1])));
         let on_the_other = Turn { filesystem: Some(4), ..turn(&[1], false) };
         assert_eq!(pass(&[], 1), (vec![on_the_other], jobs(&[]), jobs(&[])));
+    }
+
+    #[test]
+    fn who_rests_for_two_disks_rests_for_a_minute_at_most() {
+        let mut rig = Rig::of(&[1]);
+        rig.throttles.make_way(4, jobs(&[1]), rig.now_ns);
+        rig.throttles.give_way(1 << 3 | 1 << 4, 0.25, rig.now_ns);
+        let (mut still, mut longest) = (0.0_f64, 0.0_f64);
+        for tick in 0..12_000 {
+            let part = |filesystem, from| Taken { filesystem, place: 1, part: if tick < from { 0.0 } else { 0.1 } };
+            rig.now_ns += S / 20;
+            rig.rest.follow(&rig.throttles, &[part(3, 0), part(4, 600)], SHARE, Hold::Nobody, rig.now_ns);
+            rig.rest.turn(true, rig.now_ns);
+            still = if rig.rest.jobs().is_empty() { 0.0 } else { still + 0.05 };
+            longest = longest.max(still);
+        }
+        assert!((59.0..61.0).contains(&longest), "{longest} s");
     }
 
     #[test]

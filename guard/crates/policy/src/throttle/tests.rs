@@ -74,7 +74,18 @@ fn beside_clients_they_may_take_their_share_and_no_more() {
     assert_eq!(throttles.of(3).and_then(|one| one.account(1.0, 60 * S)), None);
     let mut throttles = Throttles::default();
     throttles.begin(3, nobody(), STEP, S);
-    assert_eq!(account(&throttles, 1), None, "whose should it be?");
+    strained(&mut throttles, 1.0, 1, 1);
+    assert_eq!(account(&throttles, 2), None, "whose should it be?");
+    // Nothing is heard of them, or they came while it was tried whether batch is why.
+    let mut throttles = caught();
+    throttles.unheard(S);
+    assert_eq!(account(&throttles, 1), None, "nobody was there");
+    let before = throttles;
+    strained(&mut throttles, 1.0, 1, 1);
+    throttles.unheard(60 * S);
+    assert_eq!(account(&throttles, 69), Some(f64::from(STEP / 4.0)));
+    throttles.give_back(1 << 3, &before);
+    assert_eq!(account(&throttles, 69), Some(f64::from(STEP / 4.0)));
 }
 
 #[test]
@@ -302,7 +313,7 @@ fn one_time_that_clients_notice_is_one_that_was_too_much() {
 fn who_is_left_next_to_nothing_is_not_why_clients_notice() {
     let mut throttles = limited();
     // At noon clients ask for twice as much; what is usual was learned at night.
-    assert_eq!(strained(&mut throttles, 2.0, 1, 60).len(), 3);
+    assert_eq!(strained(&mut throttles, 2.0, 1, 60).len(), 4);
     assert_eq!(share(&throttles), LEAST * STEP);
     assert_eq!(strained(&mut throttles, 2.0, 61, 300), []);
     assert!(share(&throttles) > 2.0 * STEP, "{}", share(&throttles));

@@ -145,7 +145,8 @@ impl Disk {
         let part = |hog: f64| (hog / all.max(1.0)).min(1.0) as f32;
         let hogs: JobSet = [HOG].into_iter().collect();
         let used = if self.limit.is_none_or(|limit| hog > 0.6 * limit) { Use::Full } else { Use::Little };
-        let taken = [Taken { filesystem: 0, place: HOG, part: part(hog) }];
+        // As `guardd::control::limits` does: of what batch did there, if that is more than the disk does.
+        let taken = [Taken { filesystem: 0, place: HOG, part: (hog / all.max(DID)).min(1.0) as f32 }];
         let inputs = Inputs {
             verdicts: self.evaluator.verdicts(),
             filesystems: self.evaluator.filesystems(),

@@ -296,10 +296,14 @@ fn uses(bases: &[Base], throttle: &Throttle, together: &[Limit], board: &Board) 
 fn takes<'a>(bases: &'a [Base], throttle: &'a Throttle, board: &'a Board) -> impl Iterator<Item = Taken> + 'a {
     let (filesystem, share, of) = (throttle.filesystem, throttle.given(), throttle.jobs.len());
     let (pace, all) = (board.pace.get(usize::from(filesystem)), board.disk_work.get(usize::from(filesystem)));
-    let here = move || bases.iter().filter(move |base| base.filesystem == filesystem);
-    let batch: f32 = here().filter_map(|base| base.rate).map(|rate| rate.work()).sum();
+    let here = move || bases.iter().filter(move |base| base.filesystem == filesystem && base.job.is_some());
+    let did = move |those: fn(Rate, f32, usize) -> bool| -> f32 {
+        here().filter_map(|base| base.rate).filter(|rate| those(*rate, share, of)).map(|rate| rate.work()).sum()
+    };
+    // Whoever could be left less has his part of it by his limit.
+    let (batch, theirs) = (did(|_, _, _| true), did(cannot_be_less));
     let known = pace.zip(all.filter(|all| **all > 0.0)).filter(|_| share < 1.0);
-    let all = move |all: f32| if share > 0.0 { all.max(batch) } else { all };
+    let all = move |all: f32| if share > 0.0 { all.max(batch) * theirs / batch } else { all };
     let least = move |number| {
         let base = here().find(|base| base.job == Some(number));
         share == 0.0 || base.and_then(|base| base.rate).is_some_and(|rate| cannot_be_less(rate, share, of))

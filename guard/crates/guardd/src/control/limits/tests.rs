@@ -331,6 +331,20 @@ fn what_those_take_who_made_it_slow_is_known_where_nothing_less_can_be_left() {
     assert_eq!(taken(read(400.0), read(40.0), 300.0), None, "he could be left less than 40");
     assert_eq!(taken(rate(80.0, 8e7), rate(8.0, 8e6), 300.0), None, "of bytes, too");
     assert_eq!(taken(read(3.0), read(3.0), 300.0), None, "that was worth no limit");
+    // The kernel leaves each of three more than their part of the least; whoever could be left less has his by his limit, and what goes
+    // through the storage daemons is no matter of theirs.
+    let mut rig = Rig::of(["a", "b", "c", "d"].map(|name| format!("{name}.scope")));
+    rig.all_go(35.0);
+    rig.board.pace[0].jobs[3].1 = steady(read(295.0));
+    rig.board.pace[0].daemon = steady(read(5000.0));
+    rig.begin_all();
+    rig.follow();
+    rig.all_go(2.1);
+    rig.board.disk_work = vec![100.0];
+    rig.limits.look(&rig.board);
+    let parts: Vec<f32> = rig.limits.taken().iter().map(|taken| taken.part).collect();
+    assert_eq!(parts.len(), 3);
+    assert!(parts.iter().all(|part| (part - 2.1 / 105.0).abs() < 1e-4), "{parts:?}");
 }
 
 #[test]
