@@ -144,8 +144,9 @@ def figures(
         if froze is not None and onset is not None:
             found["slow_to_freeze_s"] = round(froze.time - clock.offset - onset, 3)
             found["clocks_within_s"] = round(clock.error, 3)
+        now = time.time() + clock.offset
         found["lost_s"] = {
-            name: round(decisions.stood_still(scope.rsplit("/", 1)[1], struck, math.inf), 2)
+            name: round(decisions.stood_still(scope.rsplit("/", 1)[1], struck, now), 2)
             for name, scope in (jobs or {}).items()
         }
     print(f"figures: {json.dumps(found)}")
