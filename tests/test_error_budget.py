@@ -13,7 +13,6 @@ from beerbench.batch import IDLE, RUNNING, Batch
 from beerbench.guard import Guard
 from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
-from beerbench.timeline.decisions import Decisions
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_one_run, assert_undisturbed, figures, let_storage_be_alone, report_of
@@ -86,11 +85,9 @@ def test_a_spent_budget_keeps_new_jobs_away(
     why = guard.why("30m")
     print(f"{why}\nit was the reason from {alone_for:.0f} to {kept_away_until - over:.0f} s after it")
     assert_undisturbed(neighbours, quiet_from, came)
-    assert "budget" in {one.cause for one in guard.decisions()}, why
-    # What it lost is what it took to know that it had no part in it.
-    long_after, then = (moment + time_of.offset for moment in (over + 30, kept_away_until))
-    lost = Decisions(guard.decisions()).stood_still(scope.rsplit("/", 1)[1], long_after, then)
-    assert lost == 0, f"{lost} s long after it was over\n{why}"
+    # It keeps others away and does nothing to who runs: what he lost, he lost for evidence.
+    actions = {one.action for one in guard.decisions() if one.cause == "budget"}
+    assert actions and actions <= {"none", "close"}, f"{actions}\n{why}"
     assert_one_run(running)
     assert_one_run(waiting)
     running.remove()
