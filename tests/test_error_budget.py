@@ -87,7 +87,8 @@ def test_a_spent_budget_keeps_new_jobs_away(
     assert_undisturbed(neighbours, quiet_from, came)
     # It keeps others away and does nothing to who runs: what he lost, he lost for evidence.
     actions = {one.action for one in guard.decisions() if one.cause == "budget"}
-    assert actions and actions <= {"none", "close"}, f"{actions}\n{why}"
+    assert actions, f"it was no reason of anything\n{why}"
+    assert actions <= {"none", "close"}, f"{actions}\n{why}"
     assert_one_run(running)
     assert_one_run(waiting)
     running.remove()
