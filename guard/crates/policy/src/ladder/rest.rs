@@ -296,7 +296,7 @@ mod tests {
         let mut rig = Rig::of(&[1]);
         rig.run(&[(1, 0.4)], 1.0);
         rig.throttles.make_way(4, jobs(&[1]), rig.now_ns);
-        rig.throttles.give_way(1 << 3 | 1 << 4, 0.25, rig.now_ns);
+        rig.throttles.give_way((1 << 3) | (1 << 4), 0.25, rig.now_ns);
         let on = |filesystem, part| Taken { filesystem, place: 1, part };
         let mut pass = |taken: &[Taken], ticks: u64| {
             let mut turns = Vec::new();
@@ -317,7 +317,7 @@ mod tests {
     fn who_rests_for_two_disks_rests_for_a_minute_at_most() {
         let mut rig = Rig::of(&[1]);
         rig.throttles.make_way(4, jobs(&[1]), rig.now_ns);
-        rig.throttles.give_way(1 << 3 | 1 << 4, 0.25, rig.now_ns);
+        rig.throttles.give_way((1 << 3) | (1 << 4), 0.25, rig.now_ns);
         let (mut still, mut longest) = (0.0_f64, 0.0_f64);
         for tick in 0..12_000 {
             let part = |filesystem, from| Taken { filesystem, place: 1, part: if tick < from { 0.0 } else { 0.1 } };
