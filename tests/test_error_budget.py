@@ -21,7 +21,9 @@ from test_protection_disk import AGAIN, QUIET, RATE, wait_until_learned
 CONFIG = "/etc/beer/guard.toml"
 # Of an hour one rule looks at six minutes. What has just been slow (`slow_burn`) is forgotten before.
 WINDOW, RULE = "1h", 360.0
-SLOW = 6.0  # some 600 requests over the objective, of 30,000 in six minutes: more than one of a hundred
+# More than one of a hundred of the 30,000 requests of six minutes are to be over the objective; on a node 463 were by
+# then, and more after it.
+SLOW = 6.0
 JOB = "burn --seconds 5"
 
 

@@ -111,6 +111,17 @@ def test_who_rests_stands_still_whatever_else_there_is() -> None:
     assert [found.stood_still(scope, 0, 30) for scope in "ab"] == pytest.approx([10, 3])
 
 
+def test_who_rests_for_two_disks_is_said_to_run_once() -> None:
+    def on(disk: str) -> dict[str, str]:
+        return {"series": f"storage read on {disk}"}
+
+    lines = [
+        decision(10, "throttled", "throttled", "rest", jobs=scopes("a"), evidence=on("/data/01")),
+        decision(20, "throttled", "throttled", "go_on", jobs=scopes("a"), evidence=on("/data/02")),
+    ]
+    assert Decisions.parse("\n".join(lines)).stood_still("a", 0, 30) == pytest.approx(10)
+
+
 def sample(time: float, jobs_usec: int, reads: int, idle: int) -> str:
     io = {"252:16": {"rbytes": reads * 65536, "wbytes": 0, "rios": reads, "wios": 0}}
     slices = {

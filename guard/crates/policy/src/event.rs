@@ -50,7 +50,7 @@ pub enum Cause {
     ClientsFillDisk,
     /// They use a disk on which batch is left a small part.
     ClientsUseDisk,
-    /// What they had taken of it is made good, or it has room again.
+    /// What they had taken of it is made good, or it has room again, or no client uses it, or they have rested for long enough.
     Rested,
     /// Nobody is limited any more.
     ThrottleOver,

@@ -164,17 +164,17 @@ impl Rest {
     /// Those of one disk whose turn it is now to rest, if anybody `may_begin`, or to run; the others at the next tick. Who rests for another
     /// disk as well neither begins nor runs.
     pub fn turn(&mut self, may_begin: bool, now_ns: u64) -> Option<Turn> {
-        let before = self.jobs();
         let turns = |one: &Account| one.turns().filter(|rests| may_begin || !rests);
         let (filesystem, rests) = self.accounts.iter().find_map(|one| Some((one.filesystem, turns(one)?)))?;
+        let before = self.jobs();
         for index in 0..self.accounts.len() {
-            let of =
-                |place| self.accounts.iter().filter(move |one| one.place == place).filter_map(|one| one.rests_ns).min();
-            // A minute is the longest rest, for however many disks.
-            let since_ns = self.accounts.get(index).and_then(|one| of(one.place)).unwrap_or(now_ns);
-            let one = self.accounts.get_mut(index).filter(|one| one.filesystem == filesystem);
-            if let Some(account) = one.filter(|one| one.turns() == Some(rests)) {
-                account.rests_ns = rests.then_some(since_ns);
+            let one = *self.accounts.get(index)?;
+            if one.filesystem == filesystem && one.turns() == Some(rests) {
+                // A minute is the longest rest, for however many disks.
+                let since_ns =
+                    self.resting().filter(|other| other.place == one.place).filter_map(|other| other.rests_ns).min();
+                let rests_ns = rests.then_some(since_ns.unwrap_or(now_ns));
+                self.accounts.get_mut(index)?.rests_ns = rests_ns;
             }
         }
         let now = self.jobs();
@@ -183,15 +183,18 @@ impl Rest {
         (!jobs.is_empty()).then_some(Turn { filesystem, jobs, rests })
     }
 
+    fn resting(&self) -> impl Iterator<Item = &Account> {
+        self.accounts.iter().filter(|account| account.rests_ns.is_some())
+    }
+
     /// Who rests on one filesystem.
     pub fn jobs_on(&self, filesystem: u16) -> JobSet {
-        let resting = self.accounts.iter().filter(|account| account.rests_ns.is_some());
-        resting.filter(|account| account.filesystem == filesystem).map(|account| account.place).collect()
+        self.resting().filter(|account| account.filesystem == filesystem).map(|account| account.place).collect()
     }
 
     /// Who rests.
     pub fn jobs(&self) -> JobSet {
-        self.accounts.iter().filter(|account| account.rests_ns.is_some()).map(|account| account.place).collect()
+        self.resting().map(|account| account.place).collect()
     }
 }
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who is frozen: all at first, then the guilty alone, and all again if that does not help.
-use crate::steps::{config, Steps, MS, S, TICK};
+use crate::steps::{config, jobs, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{Cause, Deed, Hold, JobSet, Ladder, LadderConfig, Level};
-
-fn jobs(places: &[usize]) -> JobSet {
-    places.iter().copied().collect()
-}
 
 /// Three jobs run, and job 1 makes the disk of filesystem 0 slow; who it is is not known yet.
 fn breach(level: Level) -> Steps {

@@ -7,6 +7,7 @@ mod dry;
 mod frozen;
 mod guilty;
 mod innocence;
+mod making_way;
 mod model;
 mod ordered;
 mod precaution;

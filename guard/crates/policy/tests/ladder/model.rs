@@ -2,12 +2,12 @@
 //! A disk, storage clients, a batch hog, and the whole policy between them: evaluator and ladder as they run on the node.
 
 use intf::segment::layout::{Class, Kind, Op, SeriesId};
-use intf::segment::{Filesystem, InFlight, Visitor};
+use intf::segment::{InFlight, Visitor};
 use intf::state::NodeState;
 use policy::detector::trial::{objective, Completed, Random};
 use policy::{Actions, Cause, Evaluator, Event, Inputs, Ladder, LadderConfig, Resource, Signal};
 
-use crate::steps::{config, MS, S, TICK};
+use crate::steps::{config, disk, MS, S, TICK};
 
 /// One disk with storage reads of 8 ms; a hog that runs makes them slower.
 pub struct Model {
@@ -39,21 +39,15 @@ pub struct Model {
     pub frozen_ns: u64,
 }
 
-fn read() -> SeriesId {
+/// Reads of storage.
+pub fn read() -> SeriesId {
     SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }
 }
 
 impl Model {
     pub fn new(seed: u64) -> Model {
         let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 10 * MS)]);
-        evaluator.restart(&[Filesystem {
-            path: "/data/01".into(),
-            major: 8,
-            minor: 16,
-            open_readers: 0,
-            open_writers: 0,
-            overloaded: false,
-        }]);
+        evaluator.restart(&[disk(1)]);
         Model {
             evaluator,
             ladder: Ladder::new(config(), S),
@@ -276,15 +270,7 @@ fn what_was_learned_for_a_promise_that_stays_is_kept() {
     let mut model = Model::learned(7);
     let (same, other) =
         (objective(12.0, 24.0, 10 * MS), policy::Objective { threshold_ns: 50 * MS, ..objective(12.0, 24.0, 10 * MS) });
-    let disk = Filesystem {
-        path: "/data/01".into(),
-        major: 8,
-        minor: 16,
-        open_readers: 0,
-        open_writers: 0,
-        overloaded: false,
-    };
-    model.evaluator.reconfigure(&[other.clone(), same], std::slice::from_ref(&disk));
+    model.evaluator.reconfigure(&[other.clone(), same], &[disk(1)]);
     model.ladder.reconfigure(config(), true);
     model.run(2 * TICK);
     let learned: Vec<bool> = model.evaluator.verdicts().iter().map(|verdict| verdict.dependence.is_some()).collect();
@@ -293,7 +279,7 @@ fn what_was_learned_for_a_promise_that_stays_is_kept() {
     model.run(60 * S);
     assert!(model.evaluator.verdicts()[0].dependence.is_some());
     assert_eq!(model.ladder.state(), NodeState::Open, "{:?}", model.events);
-    model.evaluator.reconfigure(&[other], &[disk]);
+    model.evaluator.reconfigure(&[other], &[disk(1)]);
     model.run(2 * TICK);
     assert_eq!(model.evaluator.verdicts().len(), 1);
     assert!(model.evaluator.verdicts()[0].dependence.is_some());

@@ -3,12 +3,12 @@
 //! can show in time that a job makes one of them slow.
 
 use intf::segment::layout::{Kind, SeriesId};
-use intf::segment::{Filesystem, InFlight, Visitor};
+use intf::segment::{InFlight, Visitor};
 use intf::state::NodeState;
 use policy::detector::trial::{objective, probe_objective, Completed, Random};
 use policy::{Cause, Evaluator, Event, Hold, Inputs, JobSet, Ladder, Signal};
 
-use crate::steps::{config, MS, S, TICK};
+use crate::steps::{config, disk, MS, S, TICK};
 
 const HOG: usize = 1;
 /// A client's request every so often, on each disk.
@@ -34,11 +34,6 @@ struct Disks {
     worked: u64,
     hold: Hold,
     events: Vec<Event>,
-}
-
-fn disk(index: u32) -> Filesystem {
-    let path = format!("/data/{index:02}");
-    Filesystem { path, major: 8, minor: index, open_readers: 0, open_writers: 0, overloaded: false }
 }
 
 impl Disks {

@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use intf::segment::layout::{Class, Kind, Op, SeriesId};
-use intf::segment::{Filesystem, InFlight, Visitor};
+use intf::segment::{InFlight, Visitor};
 use policy::detector::trial::{objective, Completed, Random};
 use policy::{Evaluator, Inputs, JobSet, Ladder, Signal, Taken, Use};
 
-use crate::steps::{config, MS, S, TICK};
+use crate::model::read;
+use crate::steps::{config, disk, MS, S, TICK};
 
 const SERVICE: u64 = S / 120;
 const CLIENTS: f64 = 84.0;
@@ -51,14 +51,7 @@ struct Disk {
 impl Disk {
     fn new(seed: u64) -> Disk {
         let mut evaluator = Evaluator::new(&[objective(10.0, 24.0, 10 * MS)]);
-        evaluator.restart(&[Filesystem {
-            path: "/data/01".into(),
-            major: 8,
-            minor: 16,
-            open_readers: 0,
-            open_writers: 0,
-            overloaded: false,
-        }]);
+        evaluator.restart(&[disk(1)]);
         Disk {
             evaluator,
             ladder: Ladder::new(config(), S),
@@ -104,7 +97,6 @@ impl Disk {
     }
 
     fn report(&mut self) {
-        let read = SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() };
         let mut completed = Completed::NOTHING;
         while self.queue.front().is_some_and(|request| request.end <= self.now) {
             let request = self.queue.pop_front().unwrap();
@@ -116,21 +108,20 @@ impl Disk {
                 self.latencies.push(request.end - request.at);
             }
         }
-        if let Some(delta) = completed.delta(read) {
+        if let Some(delta) = completed.delta(read()) {
             self.evaluator.series(&delta);
         }
         for request in self.queue.iter().filter(|request| !request.hog && request.at <= self.now) {
             let age_ns = self.now - request.at;
-            self.evaluator.in_flight(&InFlight { series: read, age_ns, tid: 1, bytes: 0, client: None });
+            self.evaluator.in_flight(&InFlight { series: read(), age_ns, tid: 1, bytes: 0, client: None });
         }
     }
 
     /// Requests of the hog, and all, that the disk did within this time.
     fn rates(&self, within: u64) -> (f64, f64) {
-        let recent = self.done.iter().filter(|(at, _)| self.now - at < within);
-        let (hog, all) = recent.fold((0, 0), |(hogs, all), (_, hog)| (hogs + usize::from(*hog), all + 1));
-        let seconds = within as f64 / S as f64;
-        (hog as f64 / seconds, all as f64 / seconds)
+        let recent = || self.done.iter().filter(|(at, _)| self.now - at < within);
+        let per_second = |requests: usize| requests as f64 * S as f64 / within as f64;
+        (per_second(recent().filter(|(_, hog)| *hog).count()), per_second(recent().count()))
     }
 
     fn tick(&mut self) {

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! After a freeze jobs run again one after the other, the oldest first.
-use crate::steps::{Steps, MS, S};
+use crate::steps::{jobs, Steps, MS, S};
 use intf::state::NodeState;
-use policy::{Cause, Deed, Hold, JobSet, Level};
-
-fn jobs(places: &[usize]) -> JobSet {
-    places.iter().copied().collect()
-}
+use policy::{Cause, Deed, Hold, Level};
 
 /// Three jobs, all frozen, and calm until they are thawed.
 fn thawed() -> Steps {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A ladder with short holds, its inputs, and a clock that the test moves.
 
-use intf::segment::{Kind, SeriesId};
+use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{
     Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
@@ -11,6 +11,17 @@ use policy::{
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
 pub const TICK: u64 = policy::config::TICK_NS;
+
+/// Those in these places.
+pub fn jobs(places: &[usize]) -> JobSet {
+    places.iter().copied().collect()
+}
+
+/// A filesystem of storage.
+pub fn disk(index: u32) -> Filesystem {
+    let path = format!("/data/{index:02}");
+    Filesystem { path, major: 8, minor: index, open_readers: 0, open_writers: 0, overloaded: false }
+}
 
 /// Two objectives, two filesystems.
 pub struct Steps {

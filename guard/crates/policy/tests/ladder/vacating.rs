@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Jobs leave: those who cannot run here without harm, those whose memory is needed, and in an emergency all of them.
-use crate::steps::{config, Steps, MS, S, TICK};
+use crate::steps::{config, jobs, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
 use policy::{Cause, Deed, GaugeState, Grower, Hold, JobSet, Ladder, LadderConfig, Level, Then};
-
-fn jobs(places: &[usize]) -> JobSet {
-    places.iter().copied().collect()
-}
 
 /// Without limits, as for a job that does harm with little already.
 fn unlimited() -> Steps {

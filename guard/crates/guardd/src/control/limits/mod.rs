@@ -297,11 +297,11 @@ fn takes<'a>(bases: &'a [Base], throttle: &'a Throttle, board: &'a Board) -> imp
     let (filesystem, share, of) = (throttle.filesystem, throttle.given(), throttle.jobs.len());
     let (pace, all) = (board.pace.get(usize::from(filesystem)), board.disk_work.get(usize::from(filesystem)));
     let here = move || bases.iter().filter(move |base| base.filesystem == filesystem && base.job.is_some());
-    let did = move |those: fn(Rate, f32, usize) -> bool| -> f32 {
-        here().filter_map(|base| base.rate).filter(|rate| those(*rate, share, of)).map(|rate| rate.work()).sum()
-    };
     // Whoever could be left less has his part of it by his limit.
-    let (batch, theirs) = (did(|_, _, _| true), did(cannot_be_less));
+    let (batch, theirs) = here().filter_map(|base| base.rate).fold((0.0, 0.0), |(batch, theirs), rate| {
+        let his = if cannot_be_less(rate, share, of) { rate.work() } else { 0.0 };
+        (batch + rate.work(), theirs + his)
+    });
     let known = pace.zip(all.filter(|all| **all > 0.0)).filter(|_| share < 1.0);
     let all = move |all: f32| if share > 0.0 { all.max(batch) * theirs / batch } else { all };
     let least = move |number| {
