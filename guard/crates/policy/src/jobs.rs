@@ -135,37 +135,43 @@ impl Hold {
 /// Together those to blame have done at least this share of what batch did on the device.
 const COVERED: f32 = 0.9;
 
-/// Who did less than this share of what the first of them did is none of them, unless those together did more than that share of
-/// all.
+/// Those are none of them who did much less than the others, if that is no more in all than this share of what batch did.
 const SLIGHT: f32 = 0.125;
 
-/// The fewest jobs that did nearly all of batch's work on a device, without those who did next to nothing beside the first of them.
+/// Much less than another one is less than this part of what he did.
+const MUCH_LESS: f32 = 0.5;
+
+/// The fewest jobs that did nearly all of batch's work on a device, without those who did much less than all others of them.
 /// `work` = work done lately by each job, in any unit; `all` = that of batch as a whole, in which there may be more: of jobs that have
-/// ended, or of clients of the storage daemons who are none of them. Streams hide behind seeks when work is counted in requests, and
-/// seeks behind streams when their bytes weigh as well: ask for both.
+/// ended, or of clients of the storage daemons who are none of them; `spare` = part of it (0..1) of which nobody would be to blame if
+/// there were no more. Streams hide behind seeks when work is counted in requests, and seeks behind streams when their bytes weigh as
+/// well: ask for both.
 ///
 /// `None` = not known: too much of it is of nobody in the table, or there is none. No job with less work than another is named before
 /// it, so that who does nothing there is never to blame.
-pub fn guilty(work: &mut [(usize, f32)], all: f32) -> Option<JobSet> {
+pub fn guilty(work: &mut [(usize, f32)], all: f32, spare: f32) -> Option<JobSet> {
     work.sort_unstable_by(|a, b| b.1.total_cmp(&a.1));
     let known: f32 = work.iter().map(|(_, work)| work).sum();
-    let enough = COVERED * all.max(known);
+    let all = all.max(known);
     let mut covered = 0.0;
-    let mut set = JobSet::default();
-    for &(place, work) in work.iter().filter(|(_, work)| *work > 0.0) {
-        if covered >= enough {
+    let fewest = 1 + work.iter().position(|(_, work)| {
+        covered += work;
+        covered > 0.0 && covered >= COVERED * all
+    })?;
+    let most_spared = spare.max(SLIGHT) * all;
+    let mut spared = known - covered;
+    let mut named = fewest;
+    for (index, pair) in work.windows(2).enumerate().take(fewest - 1).rev() {
+        let &[(_, more), (_, less)] = pair else { break };
+        spared += less;
+        if spared > most_spared {
             break;
         }
-        covered += work;
-        set.insert(place);
+        if less < MUCH_LESS * more {
+            named = index + 1;
+        }
     }
-    let first = work.first().map_or(0.0, |(_, work)| *work);
-    let slight = || work.iter().filter(|(place, work)| set.contains(*place) && *work < SLIGHT * first);
-    if slight().map(|(_, work)| work).sum::<f32>() <= SLIGHT * covered {
-        let slight: JobSet = slight().map(|(place, _)| *place).collect();
-        slight.iter().for_each(|place| set.remove(place));
-    }
-    (covered >= enough && !set.is_empty()).then_some(set)
+    Some(work.iter().take(named).map(|(place, _)| *place).collect())
 }
 
 #[cfg(test)]
@@ -208,30 +214,44 @@ mod tests {
 
     #[test]
     fn one_hog_is_named_alone() {
-        assert_eq!(places(guilty(&mut [(0, 2.0), (5, 95.0), (9, 3.0)], 100.0)), [5]);
+        assert_eq!(places(guilty(&mut [(0, 2.0), (5, 95.0), (9, 3.0)], 100.0, 0.0)), [5]);
     }
 
     #[test]
     fn two_hogs_are_named_and_who_does_nothing_never_is() {
-        assert_eq!(places(guilty(&mut [(0, 50.0), (1, 0.0), (2, 45.0), (3, 5.0)], 100.0)), [0, 2]);
-        assert_eq!(places(guilty(&mut [(0, 30.0), (1, 0.0), (2, 30.0), (3, 30.0)], 90.0)), [0, 2, 3]);
+        assert_eq!(places(guilty(&mut [(0, 50.0), (1, 0.0), (2, 45.0), (3, 5.0)], 100.0, 0.0)), [0, 2]);
+        assert_eq!(places(guilty(&mut [(0, 30.0), (1, 0.0), (2, 30.0), (3, 30.0)], 90.0, 0.0)), [0, 2, 3]);
     }
 
     #[test]
     fn who_did_next_to_nothing_beside_a_hog_is_no_hog_but_many_of_them_are() {
-        assert_eq!(places(guilty(&mut [(0, 10.0), (1, 89.0)], 100.0)), [1]);
-        assert_eq!(places(guilty(&mut [(0, 12.0), (1, 88.0)], 100.0)), [0, 1], "a seventh of what he did");
+        assert_eq!(places(guilty(&mut [(0, 10.0), (1, 89.0)], 100.0, 0.0)), [1]);
+        assert_eq!(places(guilty(&mut [(0, 13.0), (1, 87.0)], 100.0, 0.0)), [0, 1], "more than an eighth of it");
         let mut many: Vec<(usize, f32)> = (1..=9).map(|place| (place, 6.0)).collect();
         many.push((0, 50.0));
-        assert_eq!(guilty(&mut many, 104.0).map(|set| set.len()), Some(9), "nearly half of it is theirs");
+        assert_eq!(guilty(&mut many, 104.0, 0.2).map(|set| set.len()), Some(9), "nearly half of it is theirs");
+    }
+
+    #[test]
+    fn who_did_much_less_is_none_of_them_where_his_part_alone_would_be_nobodys_fault() {
+        // One of a quarter of what batch did, one of a third of it, of which nobody would be to blame.
+        assert_eq!(places(guilty(&mut [(0, 25.0), (1, 75.0)], 100.0, 0.34)), [1]);
+        assert_eq!(places(guilty(&mut [(0, 25.0), (1, 75.0)], 100.0, 0.2)), [0, 1], "it would be his");
+        assert_eq!(places(guilty(&mut [(0, 40.0), (1, 60.0)], 100.0, 0.5)), [0, 1], "as much as a hog");
+        assert_eq!(places(guilty(&mut [(0, 20.0), (1, 50.0), (2, 30.0)], 100.0, 0.5)), [0, 1, 2], "nobody much less");
+        assert_eq!(places(guilty(&mut [(0, 4.0), (1, 60.0), (2, 20.0), (3, 16.0)], 100.0, 0.3)), [1, 2, 3]);
+        assert_eq!(places(guilty(&mut [(0, 4.0), (1, 60.0), (2, 20.0), (3, 16.0)], 100.0, 0.45)), [1]);
+        // However little all of it is one has done most of it.
+        assert_eq!(places(guilty(&mut [(0, 9.0), (1, 91.0)], 100.0, f32::INFINITY)), [1]);
+        assert_eq!(places(guilty(&mut [(0, 13.0), (1, 87.0)], 100.0, f32::NAN)), [0, 1], "not known");
     }
 
     #[test]
     fn work_of_somebody_unknown_names_nobody() {
-        assert_eq!(guilty(&mut [(0, 80.0)], 100.0), None);
-        assert_eq!(guilty(&mut [(0, 0.0)], 0.0), None);
-        assert_eq!(guilty(&mut [], 0.0), None);
+        assert_eq!(guilty(&mut [(0, 80.0)], 100.0, 0.5), None);
+        assert_eq!(guilty(&mut [(0, 0.0)], 0.0, 0.5), None);
+        assert_eq!(guilty(&mut [], 0.0, 0.5), None);
         // The sum of the readings may be a little more than the reading of the whole.
-        assert_eq!(places(guilty(&mut [(0, 101.0)], 100.0)), [0]);
+        assert_eq!(places(guilty(&mut [(0, 101.0)], 100.0, 0.0)), [0]);
     }
 }

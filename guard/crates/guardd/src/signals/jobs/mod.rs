@@ -152,6 +152,8 @@ enum Next {
 pub struct Jobs {
     period_ns: u64,
     enabled: bool,
+    /// With less of a disk nobody is to blame for it (0..1).
+    share_guilty: f32,
     slice: IoStat,
     spells: Vec<Spell>,
     rows: Vec<Option<Row>>,
@@ -173,6 +175,7 @@ impl Jobs {
         Jobs {
             period_ns: config.disk.interval_ns.min(config.control_loop.slow_ns),
             enabled: config.disk.enabled,
+            share_guilty: config.ladder.batch_share_guilty as f32,
             slice: IoStat::new(&slice),
             spells: Vec::new(),
             rows: Vec::new(),
@@ -363,6 +366,8 @@ impl Jobs {
             let (rows, scratch) = (&self.rows, &mut self.scratch);
             // Bytes alone say nothing: a few large requests are many of them beside a hog of small ones, and little time of a disk.
             let weight = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64) as f32;
+            // A comparison with NaN is false: of an unknown part nothing is known to be too little.
+            let part = board.batch_share_now.get(filesystem).copied().unwrap_or(f32::NAN);
             let mut named = |pick: fn((f32, f32)) -> f32| {
                 scratch.clear();
                 let done = |(place, row): (usize, &Option<Row>)| {
@@ -372,7 +377,14 @@ impl Jobs {
                     Some((place, pick(work))).filter(|done| done.1 > 0.0)
                 };
                 scratch.extend(rows.iter().enumerate().filter_map(done));
-                guilty(scratch, pick(all))
+                let all = pick(all);
+                let set = guilty(scratch, all, self.share_guilty / part)?;
+                // Beside those who are known to make it slow, others do so only if they do enough for it without them.
+                let known = board.limited;
+                let theirs: f32 =
+                    scratch.iter().filter(|(place, _)| known.contains(*place)).map(|(_, work)| work).sum();
+                let little = theirs > 0.0 && part * (1.0 - theirs / all) < self.share_guilty;
+                Some(if little { set.and(&known) } else { set }).filter(|set| !set.is_empty())
             };
             let enough = complete && work(all.0 as u64, all.1 as u64) >= WORK_MIN;
             let mut both = || Some(named(|done| done.0)?.or(&named(weight)?));

@@ -370,6 +370,50 @@ fn who_reads_a_little_at_once_is_not_named_with_a_hog_of_small_requests() {
     assert_eq!(rig.guilty(0), named("hog.scope"));
 }
 
+/// A hog begins beside one who reads: so much each, of this part of what the disk does.
+fn beside(hog: u64, reader: u64, part: f32) -> Rig {
+    let mut rig = Rig::new(&["hog.scope", "reader.scope"]);
+    rig.board.batch_share_now = vec![part; 2];
+    rig.works("reader.scope", DISK, reader);
+    rig.works("hog.scope", DISK, hog);
+    rig.read();
+    rig
+}
+
+fn both() -> Option<Vec<String>> {
+    Some(vec!["hog.scope".to_owned(), "reader.scope".to_owned()])
+}
+
+#[test]
+fn who_does_too_little_to_make_a_disk_slow_is_not_named_with_a_hog_who_has_just_begun() {
+    assert_eq!(beside(24, 11, 0.28).guilty(0), named("hog.scope"), "without the hog batch would have 9 % of the disk");
+    assert_eq!(beside(24, 13, 0.28).guilty(0), both(), "two hogs may begin at once");
+    assert_eq!(beside(24, 11, 0.9).guilty(0), both(), "it would have 28 %");
+    assert_eq!(beside(24, 11, f32::NAN).guilty(0), both(), "it is not known what it would have");
+    assert_eq!(beside(11, 24, 0.28).guilty(0), named("reader.scope"), "whoever it is");
+}
+
+#[test]
+fn beside_a_known_hog_one_is_named_for_what_he_does_without_it() {
+    let second = |hog: u64, reader: u64, part: f32| {
+        let mut rig = beside(50, 2, 0.9);
+        rig.board.limited = rig.board.guilty[0].unwrap();
+        rig.board.batch_share_now.fill(part);
+        // What the hog had asked for, and the other one who ran meanwhile; twice, since two spells count.
+        for _ in 0..2 {
+            rig.works("hog.scope", DISK, hog);
+            rig.works("reader.scope", DISK, reader);
+            rig.read();
+        }
+        rig.guilty(0)
+    };
+    assert_eq!(second(10, 10, 0.3), named("hog.scope"), "15 % of the disk are not enough");
+    assert_eq!(second(10, 10, 0.5), both(), "25 % are");
+    assert_eq!(second(2, 10, 0.22), None, "18 % are not, and the hog did not do it");
+    assert_eq!(second(0, 10, 0.22), named("reader.scope"), "what batch has is his alone");
+    assert_eq!(second(10, 10, f32::NAN), both(), "it is not known");
+}
+
 #[test]
 fn too_little_says_nothing_and_is_not_forgotten_either() {
     let mut rig = Rig::new(&["a.scope"]);
