@@ -219,7 +219,7 @@ impl Record {
                     1 => ("one job does", "it stays frozen"),
                     _ => ("few jobs do", "they stay frozen"),
                 };
-                format!("{all} nearly all that batch does on the disk of {place}: {those}")
+                format!("{all} most of what batch does on the disk of {place}: {those}")
             }
             "guilty_not_enough" => {
                 format!("{place} stayed slow although those stood still that seemed guilty{measured}")

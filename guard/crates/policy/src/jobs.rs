@@ -141,7 +141,10 @@ const SLIGHT: f32 = 0.125;
 /// Much less than another one is less than this part of what he did.
 const MUCH_LESS: f32 = 0.5;
 
-/// The fewest jobs that did nearly all of batch's work on a device, without those who did much less than all others of them.
+/// Whoever is named, they did at least half of it.
+const MOST_SPARED: f32 = 0.5;
+
+/// The fewest jobs that did nearly all of batch's work on a device, without those who did much less than any other of them.
 /// `work` = work done lately by each job, in any unit; `all` = that of batch as a whole, in which there may be more: of jobs that have
 /// ended, or of clients of the storage daemons who are none of them; `spare` = part of it (0..1) of which nobody would be to blame if
 /// there were no more. Streams hide behind seeks when work is counted in requests, and seeks behind streams when their bytes weigh as
@@ -158,8 +161,9 @@ pub fn guilty(work: &mut [(usize, f32)], all: f32, spare: f32) -> Option<JobSet>
         covered += work;
         covered > 0.0 && covered >= COVERED * all
     })?;
-    let most_spared = spare.max(SLIGHT) * all;
-    let mut spared = known - covered;
+    // A comparison with NaN is false: what is not known spares nobody.
+    let most_spared = if spare > SLIGHT { spare.min(MOST_SPARED) } else { SLIGHT } * all;
+    let mut spared = all - covered;
     let mut named = fewest;
     for (index, pair) in work.windows(2).enumerate().take(fewest - 1).rev() {
         let &[(_, more), (_, less)] = pair else { break };
@@ -238,6 +242,11 @@ mod tests {
         assert_eq!(places(guilty(&mut [(0, 25.0), (1, 75.0)], 100.0, 0.34)), [1]);
         assert_eq!(places(guilty(&mut [(0, 25.0), (1, 75.0)], 100.0, 0.2)), [0, 1], "it would be his");
         assert_eq!(places(guilty(&mut [(0, 40.0), (1, 60.0)], 100.0, 0.5)), [0, 1], "as much as a hog");
+        assert_eq!(
+            places(guilty(&mut [(0, 30.0), (1, 60.0)], 100.0, 0.35)),
+            [0, 1],
+            "what is of nobody would be there too"
+        );
         assert_eq!(places(guilty(&mut [(0, 20.0), (1, 50.0), (2, 30.0)], 100.0, 0.5)), [0, 1, 2], "nobody much less");
         assert_eq!(places(guilty(&mut [(0, 4.0), (1, 60.0), (2, 20.0), (3, 16.0)], 100.0, 0.3)), [1, 2, 3]);
         assert_eq!(places(guilty(&mut [(0, 4.0), (1, 60.0), (2, 20.0), (3, 16.0)], 100.0, 0.45)), [1]);

@@ -42,7 +42,7 @@ impl<F: Freezer> ControlLoop<F> {
             Hold::All => rest,
         };
         self.board.hold = self.freezer.applied().without(&rest.without(&both));
-        self.board.limited = actions.throttles.jobs();
+        self.board.throttles = actions.throttles;
         self.wish(actions, now_ns);
         self.shaping.keep(self.wanted(actions, now_ns), now_ns);
         if self.shaping.fault() != fault {

@@ -34,7 +34,7 @@ impl<F: Freezer> ControlLoop<F> {
     /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
     pub(super) fn look_around(&mut self, now_ns: u64) {
         // First who has ended: his knob is gone, and nobody has changed it.
-        self.board.jobs.look_again(self.board.hold.any(), &self.board.limited, now_ns);
+        self.board.jobs.look_again(self.board.hold.any(), &self.board.throttles.jobs(), now_ns);
         self.follow_jobs();
         let drift = self.freezer.inspect();
         if drift == Some(Drift::Changed) {

@@ -118,7 +118,7 @@ impl<F: Freezer> ControlLoop<F> {
         let now_ns = clock.monotonic_ns();
         let mut board = Board::new(&config);
         let dry = config.node.dry_run;
-        board.jobs.look(true, &board.limited);
+        board.jobs.look(true, &board.throttles.jobs());
         freezer.know(&board.jobs);
         let mut freezer = FreezeActuator::new(freezer);
         if dry {
@@ -216,6 +216,7 @@ impl<F: Freezer> ControlLoop<F> {
             filesystems: self.board.evaluator.filesystems(),
             batch_share: &self.board.batch_share,
             batch_share_now: &self.board.batch_share_now,
+            workers: &self.board.workers,
             guilty: &self.board.guilty,
             others_use: &self.board.others_use,
             rotational: self.board.rotational,

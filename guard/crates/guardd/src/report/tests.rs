@@ -125,7 +125,7 @@ fn of_the_guilty_alone_only_they_are_named() {
     let (journal, _) = Rig::new().journal(messages);
     assert_eq!((scopes(&journal[0]), journal[0].jobs_of), (vec!["docker-0b.scope"], 2));
     let sentence = journal[0].sentence();
-    assert!(sentence.contains("were thawed because one job does nearly all"), "{sentence}");
+    assert!(sentence.contains("were thawed because one job does most of what"), "{sentence}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod psi;
 use std::sync::Arc;
 
 use intf::segment::Filesystem;
-use policy::{Config, Evaluator, Hold, JobSet};
+use policy::{Config, Evaluator, Hold, JobSet, Throttles};
 
 use crate::jobs::JobTable;
 use crate::metrics::Metric;
@@ -114,13 +114,15 @@ pub struct Board {
     pub jobs: JobTable,
     /// Who stands still.
     pub hold: Hold,
-    /// Who is limited.
-    pub limited: JobSet,
-    /// Does anybody of batch use the disk of each filesystem who does not?
+    /// Who is limited where.
+    pub throttles: Throttles,
+    /// Does anybody of batch who does not stand still use the disk of each filesystem so much that it may be his fault?
     pub others_use: Vec<bool>,
     /// Is what those had written who stand still on its way to the disk?
     pub held_work: Vec<bool>,
     /// Who did nearly all of batch's work on the disk of each filesystem just now, where that is known.
+    pub workers: Vec<Option<JobSet>>,
+    /// Those of them without whom batch would do too little there for it to be to blame.
     pub guilty: Vec<Option<JobSet>>,
     /// How fast those, and batch in the storage daemons, went there just now.
     pub pace: Vec<Pace>,
@@ -165,9 +167,10 @@ impl Board {
             daemons: Daemons::default(),
             jobs: JobTable::new(config.paths.cgroup.join(&config.paths.jobs_slice)),
             hold: Hold::Nobody,
-            limited: JobSet::default(),
+            throttles: Throttles::default(),
             others_use: Vec::new(),
             held_work: Vec::new(),
+            workers: Vec::new(),
             guilty: Vec::new(),
             pace: Vec::new(),
             uneasy: false,

@@ -90,10 +90,13 @@ pub struct Inputs<'a> {
     /// The same for the last second.
     pub batch_share_now: &'a [f32],
     /// Who did nearly all of batch's work on the device of each filesystem just now; `None` or a shorter slice = unknown.
+    pub workers: &'a [Option<JobSet>],
+    /// Those of them without whom batch would do too little there for it to be to blame; the same.
     pub guilty: &'a [Option<JobSet>],
     /// The filesystems on disks that turn, bit by index.
     pub rotational: u128,
-    /// Does anybody of batch use the device of each filesystem who does not stand still? A shorter slice = unknown, counts as use.
+    /// Does anybody of batch who does not stand still use the device of each filesystem so much that it may be his fault? A shorter slice =
+    /// unknown, counts as use.
     pub others_use: &'a [bool],
     /// What those who are limited on each filesystem do with what they are left. A shorter slice = unknown.
     pub used: &'a [Use],

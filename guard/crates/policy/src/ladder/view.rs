@@ -427,7 +427,7 @@ fn taken(memory: &Memory, inputs: &Inputs<'_>, now_ns: u64) -> Option<(u16, JobS
     each(filled).find_map(|index| {
         let part = *inputs.batch_share_now.get(index)?;
         let filesystem = u16::try_from(index).ok()?;
-        let jobs = inputs.guilty.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
+        let jobs = inputs.workers.get(index).copied().flatten().unwrap_or_default().and(&inputs.living);
         let limited = memory.limits.throttles.of(filesystem).is_some_and(|throttle| throttle.may_be(&jobs));
         // A comparison with NaN is false: an unknown part is none.
         let takes = part >= TAKEN && !limited && memory.limits.may_ask(filesystem, now_ns);

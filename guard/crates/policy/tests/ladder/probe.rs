@@ -135,6 +135,7 @@ impl Disks {
             filesystems: self.evaluator.filesystems(),
             batch_share: &[share, 0.0],
             batch_share_now: &[share, 0.0],
+            workers: &[guilty, None],
             guilty: &[guilty, None],
             others_use: &[false, true],
             jobs: Some(3),

@@ -143,6 +143,7 @@ impl Disk {
             filesystems: self.evaluator.filesystems(),
             batch_share: &[part(hog_long)],
             batch_share_now: &[part(hog)],
+            workers: &[],
             guilty: &[(hog_long > 0.0).then_some(hogs)],
             others_use: &[false],
             rotational: 1,

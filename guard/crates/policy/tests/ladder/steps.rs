@@ -127,6 +127,7 @@ impl Steps {
             filesystems: &self.filesystems,
             batch_share: &self.batch_share,
             batch_share_now: &self.batch_share_now,
+            workers: &self.guilty,
             guilty: &self.guilty,
             others_use: &self.others_use,
             rotational: self.rotational,

@@ -5,8 +5,9 @@
 use super::Limited;
 use crate::actuators::io_max::{Limit, LITTLE};
 
-/// Those who are not limited did no more than this part of what those did who are (`policy::jobs::guilty` names those who did nine
-/// tenths). They are to have as much as before, if that is no more than is left for those.
+/// Those who are not limited are taken to have done this part of what those did who are (`policy::jobs::guilty` names those who did nine
+/// tenths, but for some of whom all together did not do enough to be to blame). They are to have as much as before, if that is no more
+/// than is left for those.
 const OTHERS: f32 = 1.0 / 9.0;
 
 /// A limit for all makes them wait for each other, also those who have done nothing: not where it would be of little use.

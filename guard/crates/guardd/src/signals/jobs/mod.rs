@@ -9,12 +9,13 @@
 
 use intf::segment::layout::MAX_FILESYSTEMS as FILESYSTEMS;
 use kernfs::cgroup::{DeviceIo, IoStat};
-use policy::jobs::guilty;
 use policy::{Config, Hold, JobSet};
 
 use super::{
     work, Board, Daemons, Pace, Pair, Rate, Reading, Sample, Signal, Work, HURRIED_NS, STALE_SECONDS, WORK_MIN,
 };
+
+mod blame;
 
 /// More jobs than are often to blame for one disk: room for them is made at the start.
 const PACED: usize = 16;
@@ -193,8 +194,10 @@ impl Jobs {
         self.spells = vec![Spell::default(); board.disks.len()];
         self.rows.clear();
         self.known = false;
-        board.guilty.clear();
-        board.guilty.resize(board.disks.len(), None);
+        for named in [&mut board.guilty, &mut board.workers] {
+            named.clear();
+            named.resize(board.disks.len(), None);
+        }
         board.others_use.clear();
         board.others_use.resize(board.disks.len(), true);
         board.held_work.clear();
@@ -225,7 +228,7 @@ impl Jobs {
                 }
                 *row = Some(Row { number: job.number, io, meters, through: Box::default() });
                 // What was said of the one who had this place is not said of this one.
-                for set in board.guilty.iter_mut().flatten() {
+                for set in board.guilty.iter_mut().chain(&mut board.workers).flatten() {
                     set.remove(place);
                 }
             }
@@ -248,6 +251,7 @@ impl Jobs {
         });
         if self.fault.is_some() {
             board.guilty.fill(None);
+            board.workers.fill(None);
             board.others_use.fill(true);
             board.held_work.fill(false);
             for pace in &mut board.pace {
@@ -355,75 +359,6 @@ impl Jobs {
             }
         }
     }
-
-    fn blame(&mut self, board: &mut Board) {
-        let complete = board.jobs.complete();
-        for (filesystem, spell) in self.spells.iter().enumerate().filter(|(_, spell)| spell.over) {
-            let all = match spell.still {
-                true => spell.whole.written(),
-                false => sum(spell.whole.lately(), spell.through.lately()),
-            };
-            let (rows, scratch) = (&self.rows, &mut self.scratch);
-            // Bytes alone say nothing: a few large requests are many of them beside a hog of small ones, and little time of a disk.
-            let weight = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64) as f32;
-            // A comparison with NaN is false: of an unknown part nothing is known to be too little.
-            let part = board.batch_share_now.get(filesystem).copied().unwrap_or(f32::NAN);
-            let mut named = |pick: fn((f32, f32)) -> f32| {
-                scratch.clear();
-                let done = |(place, row): (usize, &Option<Row>)| {
-                    let row = row.as_ref()?;
-                    let work =
-                        if spell.still { row.meters.get(filesystem)?.written() } else { row.lately(filesystem)? };
-                    Some((place, pick(work))).filter(|done| done.1 > 0.0)
-                };
-                scratch.extend(rows.iter().enumerate().filter_map(done));
-                let all = pick(all);
-                let set = guilty(scratch, all, self.share_guilty / part)?;
-                // Beside those who are known to make it slow, others do so only if they do enough for it without them.
-                let known = board.limited;
-                let theirs: f32 =
-                    scratch.iter().filter(|(place, _)| known.contains(*place)).map(|(_, work)| work).sum();
-                let little = theirs > 0.0 && part * (1.0 - theirs / all) < self.share_guilty;
-                Some(if little { set.and(&known) } else { set }).filter(|set| !set.is_empty())
-            };
-            let enough = complete && work(all.0 as u64, all.1 as u64) >= WORK_MIN;
-            let mut both = || Some(named(|done| done.0)?.or(&named(weight)?));
-            let set = if enough { both() } else { None };
-            if spell.still && set.is_none() {
-                // What was known before the freeze stays known: nobody does what he would do now.
-                continue;
-            }
-            if let Some(guilty) = board.guilty.get_mut(filesystem) {
-                *guilty = set;
-            }
-            if let Some(pace) = board.pace.get_mut(filesystem) {
-                if !spell.still {
-                    pace.daemon = spell.asked.rate(&spell.seconds);
-                }
-                pace.whole = spell.whole.rate(&spell.seconds).last;
-                pace.jobs.clear();
-                let rate = |place: usize| {
-                    let row = rows.get(place)?.as_ref()?;
-                    Some((row.number, row.meters.get(filesystem)?.rate(&spell.seconds)))
-                };
-                // And of those who are limited: do they use it?
-                let named = set.unwrap_or_default().or(&board.limited);
-                let named = named.iter().filter_map(rate);
-                pace.jobs.extend(named);
-            }
-            // Of the last spell alone, without what those who stand still had written before.
-            let held = |place: usize| matches!(board.hold, Hold::Jobs(set) if set.contains(place));
-            let done = |(requests, bytes): (f32, f32)| work(requests as u64, bytes as u64);
-            let theirs = rows.iter().enumerate().filter(|(place, _)| held(*place));
-            let theirs: f64 = theirs.filter_map(|(_, row)| Some(done(row.as_ref()?.last(filesystem)?))).sum();
-            if let Some(used) = board.others_use.get_mut(filesystem) {
-                *used = done(sum(spell.whole.recent[0], spell.through.recent[0])) - theirs >= WORK_MIN;
-            }
-            if let Some(work) = board.held_work.get_mut(filesystem) {
-                *work = theirs >= WORK_MIN;
-            }
-        }
-    }
 }
 
 /// What was done through the daemons until now counts no more.
@@ -467,7 +402,7 @@ impl Signal for Jobs {
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
         self.fault = None;
-        board.jobs.look_again(board.hold.any(), &board.limited, now_ns);
+        board.jobs.look_again(board.hold.any(), &board.throttles.jobs(), now_ns);
         if !self.enabled {
             // Who is there is known all the same.
             return Reading::Value;

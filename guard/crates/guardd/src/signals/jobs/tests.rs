@@ -100,7 +100,15 @@ impl Rig {
     }
 
     fn guilty(&self, filesystem: usize) -> Option<Vec<String>> {
-        let set = self.board.guilty[filesystem]?;
+        self.names(self.board.guilty[filesystem])
+    }
+
+    fn workers(&self, filesystem: usize) -> Option<Vec<String>> {
+        self.names(self.board.workers[filesystem])
+    }
+
+    fn names(&self, set: Option<JobSet>) -> Option<Vec<String>> {
+        let set = set?;
         Some(self.board.jobs.iter().filter(|(place, _)| set.contains(*place)).map(|(_, j)| j.scope.clone()).collect())
     }
 }
@@ -267,6 +275,23 @@ fn who_uses_the_disk_beside_those_who_stand_still_is_known() {
 }
 
 #[test]
+fn who_does_too_little_for_it_to_be_his_fault_is_not_there_beside_those_who_stand_still() {
+    let mut rig = beside(50, 2, 0.9);
+    rig.board.hold = Hold::Jobs(rig.board.guilty[0].unwrap());
+    let mut beside = |part, hog, reader| {
+        rig.board.batch_share_now.fill(part);
+        rig.works("hog.scope", DISK, hog);
+        rig.works("reader.scope", DISK, reader);
+        rig.read();
+        (rig.board.others_use[0], rig.board.held_work[0])
+    };
+    assert_eq!(beside(0.15, 0, 20), (false, false));
+    assert_eq!(beside(0.3, 20, 20), (false, true), "15 % of the disk, and what the hog had asked for before");
+    assert_eq!(beside(0.5, 20, 20), (true, true));
+    assert_eq!(beside(f32::NAN, 0, 20), (true, false), "it is not known");
+}
+
+#[test]
 fn who_works_through_the_daemons_is_named_like_everybody() {
     let mut rig = Rig::new(&["hog.scope", "calm.scope"]);
     rig.through(Some("hog.scope"), 50);
@@ -386,7 +411,10 @@ fn both() -> Option<Vec<String>> {
 
 #[test]
 fn who_does_too_little_to_make_a_disk_slow_is_not_named_with_a_hog_who_has_just_begun() {
-    assert_eq!(beside(24, 11, 0.28).guilty(0), named("hog.scope"), "without the hog batch would have 9 % of the disk");
+    let rig = beside(24, 11, 0.28);
+    assert_eq!(rig.guilty(0), named("hog.scope"), "without the hog batch would have 9 % of the disk");
+    assert_eq!(rig.workers(0), both(), "both work there, and how fast is known");
+    assert_eq!(rig.board.pace[0].jobs.len(), 2);
     assert_eq!(beside(24, 13, 0.28).guilty(0), both(), "two hogs may begin at once");
     assert_eq!(beside(24, 11, 0.9).guilty(0), both(), "it would have 28 %");
     assert_eq!(beside(24, 11, f32::NAN).guilty(0), both(), "it is not known what it would have");
@@ -395,9 +423,9 @@ fn who_does_too_little_to_make_a_disk_slow_is_not_named_with_a_hog_who_has_just_
 
 #[test]
 fn beside_a_known_hog_one_is_named_for_what_he_does_without_it() {
-    let second = |hog: u64, reader: u64, part: f32| {
+    let second = |hog: u64, reader: u64, part: f32, on: u16| {
         let mut rig = beside(50, 2, 0.9);
-        rig.board.limited = rig.board.guilty[0].unwrap();
+        rig.board.throttles.begin(on, rig.board.guilty[0].unwrap(), 0.05, rig.now_ns);
         rig.board.batch_share_now.fill(part);
         // What the hog had asked for, and the other one who ran meanwhile; twice, since two spells count.
         for _ in 0..2 {
@@ -405,13 +433,18 @@ fn beside_a_known_hog_one_is_named_for_what_he_does_without_it() {
             rig.works("reader.scope", DISK, reader);
             rig.read();
         }
+        assert!(
+            rig.workers(0).unwrap().contains(&"reader.scope".to_owned()),
+            "where clients fill the disk he makes way"
+        );
         rig.guilty(0)
     };
-    assert_eq!(second(10, 10, 0.3), named("hog.scope"), "15 % of the disk are not enough");
-    assert_eq!(second(10, 10, 0.5), both(), "25 % are");
-    assert_eq!(second(2, 10, 0.22), None, "18 % are not, and the hog did not do it");
-    assert_eq!(second(0, 10, 0.22), named("reader.scope"), "what batch has is his alone");
-    assert_eq!(second(10, 10, f32::NAN), both(), "it is not known");
+    assert_eq!(second(10, 10, 0.3, 0), named("hog.scope"), "15 % of the disk are not enough");
+    assert_eq!(second(10, 10, 0.5, 0), both(), "25 % are");
+    assert_eq!(second(10, 10, 0.3, 1), both(), "who is limited on another disk is not known as a hog of this one");
+    assert_eq!(second(2, 10, 0.22, 0), named("reader.scope"), "18 % are not enough, but the hog did next to nothing");
+    assert_eq!(second(0, 10, 0.22, 0), named("reader.scope"), "what batch has is his alone");
+    assert_eq!(second(10, 10, f32::NAN, 0), both(), "it is not known");
 }
 
 #[test]
