@@ -144,11 +144,10 @@ def figures(
         if froze is not None and onset is not None:
             found["slow_to_freeze_s"] = round(froze.time - clock.offset - onset, 3)
             found["clocks_within_s"] = round(clock.error, 3)
-        now = time.time() + clock.offset
-        found["lost_s"] = {
-            name: round(decisions.stood_still(scope.rsplit("/", 1)[1], struck, now), 2)
-            for name, scope in (jobs or {}).items()
-        }
+        if jobs:
+            now = time.time() + clock.offset
+            lost = {name: decisions.stood_still(scope.rsplit("/", 1)[1], struck, now) for name, scope in jobs.items()}
+            found["lost_s"] = {name: round(seconds, 2) for name, seconds in lost.items()}
     print(f"figures: {json.dumps(found)}")
     return found
 
