@@ -26,9 +26,6 @@ class Plan:
     # The hog attacks for so long, from this moment of both phases on.
     attack: float = 18
     lead: float = 1
-    # The physics job begins so long before the hog. A second before, it would still read its libraries from the disk
-    # that is attacked, as much as the hog in its first moments: then nobody can tell which of them makes it slow.
-    ahead: float = 8
     # Of what the disk is throttled to; the copies of xrdcp come on top, and an emulated CPU has little to spare.
     load: float = 0.5
     connections: int = 24

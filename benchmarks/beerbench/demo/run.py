@@ -110,7 +110,6 @@ class Demo:
             # Neighbours of a virtual machine can take half of it: the table says what storage alone was like.
             self._story.say("storage is not calm by itself: this machine is busy; going on all the same")
         session.batch.signal(physics.scope)
-        self._last(self._plan.ahead - self._plan.lead)
         self._attack("guarded", "B  with the hostile job, guarded", hog)
         with self._phase("after", "   after the attack"):
             self._last(self._plan.after)

@@ -22,7 +22,7 @@ def run(
 ) -> dict[str, Any]:
     """Does the whole job in a folder of its own below the current one, which is the job's scratch.
 
-    With `on_signal` it waits, ready to generate, until the signal comes; `wall_seconds` counts the waiting too.
+    With `on_signal` it waits, after its first events, until the signal comes; `wall_seconds` counts the waiting too.
     """
     # Before numpy is imported: one thread, for one core is what the slot has.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

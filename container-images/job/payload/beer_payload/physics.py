@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MAX_SEED = 900_000_000  # Pythia's own limit
 
+# So many events run the code of nearly all that come after them: until it has run it is on the disk.
+FIRST = 10
+
 
 @dataclass(frozen=True)
 class Process:
@@ -94,19 +97,24 @@ def pythia(process: Process, seed: int) -> Any:
 def generate(process: Process, events: int, seed: int, on_signal: bool = False) -> Events:
     """Makes events; one that Pythia gives up on is made again, but not for ever.
 
-    With `on_signal` it begins when the signal comes: what loading libraries and tables costs the disk is over by then.
+    With `on_signal` the first ones are made at once, the others when the signal comes: what loading tables and the code
+    of libraries costs the disk is over by then.
     """
     import numpy as np
 
     start = time.monotonic()
     generator = pythia(process, seed)
     ready = time.monotonic()
-    next(begin.rounds(int(on_signal)))
-    gaps = Gaps(time.monotonic())
+    gaps = Gaps(ready)
     kinds = np.dtype(list(COLUMNS.items()))
     tables: list[np.ndarray] = []
     given_up = 0
+    waits = on_signal
     while len(tables) < events:
+        if waits and len(tables) == min(FIRST, events - 1):
+            waits = False
+            next(begin.rounds(1))
+            gaps = Gaps(time.monotonic())
         if not generator.next():
             given_up += 1
             if given_up > 10 + events // 10:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from beer_payload import job, physics, rootfile, storage
+from beer_payload import begin, job, physics, rootfile, storage
 from beer_payload.report import SetupError, StorageError, WrongNumber
 
 CHEAP = physics.PROCESSES["z-hadrons"]
@@ -34,6 +36,36 @@ def test_the_seed_decides_the_events():
     first, same, other = (physics.generate(CHEAP, 5, seed) for seed in (1, 1, 2))
     assert np.array_equal(first.columns["px"], same.columns["px"])
     assert not np.array_equal(first.columns["px"], other.columns["px"])
+
+
+def test_who_waits_for_a_signal_has_run_the_code_and_makes_the_same_events(
+    events: physics.Events, monkeypatch: pytest.MonkeyPatch
+):
+    made, waited_after = [], []
+
+    class Counted:
+        def __init__(self, generator: Any) -> None:
+            self._generator = generator
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._generator, name)
+
+        def next(self) -> bool:
+            made.append(self._generator.next())
+            return made[-1]
+
+    def rounds(count: int) -> Iterator[int]:
+        waited_after.append(sum(made))
+        return iter(range(count))
+
+    ready = physics.pythia
+    monkeypatch.setattr(physics, "pythia", lambda process, seed: Counted(ready(process, seed)))
+    monkeypatch.setattr(begin, "rounds", rounds)
+    same = physics.generate(CHEAP, 50, 7, on_signal=True)
+    assert waited_after == [physics.FIRST]
+    assert np.array_equal(same.columns["px"], events.columns["px"])
+    physics.generate(CHEAP, 1, 7, on_signal=True)
+    assert len(waited_after) == 2, "a job of one event waits as well"
 
 
 def test_a_file_round_trip_keeps_every_value(events: physics.Events, tmp_path: Path):
