@@ -7,6 +7,7 @@ that holds with 95 %; beside it what batch got of the idle CPU in the same minut
 nothing to do, and the lab's own noise.
 The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next. Hence the
 first pair is shown apart, too.
+With `--hog cpu` nobody of batch uses the disk: what is left then is what the lab makes of busy CPUs.
 Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
 other than the one chosen. With fewer than 5 pairs no bound holds.
 """
@@ -42,9 +43,10 @@ QUIET_SECONDS = 400.0
 CALM_SECONDS = 10.0
 ALONE, HYBRID = "alone", "hybrid"
 MEASURES = ("latency", "throughput")
-# Where a hog can do harm: direct I/O needs scratch on the data disk.
+# Where a hog can do harm: direct I/O needs scratch on the data disk. The disk hog is compared with "cpu".
 LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {
     "disk": "scratch-on-data",
+    "cpu": "scratch-on-data",
     "mix": "scratch-on-data",
     "xrootd": "scratch-apart",
 }
@@ -220,6 +222,8 @@ class Isolation:
         if self._options.hog == "xrootd":
             file = self._session.clients.storage.disks[0][-1]
             return [f"hog-xrootd --url root://{self._host}/{file} --streams {threads}"]
+        if self._options.hog == "cpu":
+            return ["burn"]
         disk = f"hog-disk --threads {threads} --size 64MiB"
         return [disk, *OTHERS] if self._options.hog == "mix" else [disk]
 
