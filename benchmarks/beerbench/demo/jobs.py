@@ -28,12 +28,13 @@ class Waiting:
 def prepare(node: Node, plan: Plan) -> dict[str, Any]:
     """Submits both and waits until they wait; what `waiting` needs."""
     batch, guard = Batch(node), Guard(node)
-    process, events = plan.physics(cpu_speed(node))
+    process = plan.physics(cpu_speed(node))
     guard.wait_for_state("open", 120)
     output = f"root://{node.execute('hostname').stdout.strip()}//data/02/jobs/demo.root"
     work = {
         "hog": f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2",
-        "physics": f"physics --process {process} --events {events} --seed 7 --output {output} --on-signal",
+        "physics": f"physics --process {process} --events {plan.collisions} --seconds {plan.busy_seconds:g} --seed 7"
+        f" --output {output} --on-signal",
     }
     jobs = {name: batch.submit(arguments) for name, arguments in work.items()}
     # Takes some seconds, which the containers need anyway.
@@ -47,7 +48,7 @@ def prepare(node: Node, plan: Plan) -> dict[str, Any]:
 
 def inputs(plan: Plan) -> dict[str, Any]:
     """What the outcome of `prepare` depends on, besides the node."""
-    of_plan = (plan.hog_threads, plan.attack, plan.busy_seconds, plan.native, plan.emulated)
+    of_plan = (plan.hog_threads, plan.attack, plan.busy_seconds, plan.native, plan.emulated, plan.collisions)
     return {"recipe": RECIPE, "plan": of_plan, "submitted": DESCRIPTION, "drop-in": DROP_IN}
 
 

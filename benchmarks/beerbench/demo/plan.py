@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 # Against the host: a node that is slower has no hardware virtualisation.
 EMULATED = 0.5
+# Between the signals to the jobs and the phases.
+MARGIN = 10.0
 
 
 @dataclass(frozen=True)
@@ -32,14 +34,16 @@ class Plan:
     # Bytes/s of a copy, at most.
     copy_rate: int = 512 << 10
     hog_threads: int = 24
-    # Enough collisions to last from one attack into the other on a node as fast as the one that is measured. Natively
-    # Pythia is ready for Z in 0.24 s, for hard QCD in 0.59 s. An emulated CPU is slower in floating point than in the
-    # loop that measures it: a sixth of 2000/s, the ratio that was found for hard QCD.
-    busy_seconds: float = 50
-    native: tuple[str, float] = ("hard-qcd", 90)
-    emulated: tuple[str, float] = ("z-hadrons", 330)
+    # What the physics job makes, and how many at most: memory is for no more.
+    native: str = "hard-qcd"
+    emulated: str = "z-hadrons"
+    collisions: int = 20_000
 
-    def physics(self, speed: float) -> tuple[str, int]:
-        """Process and number of collisions, for a node whose CPU has this speed."""
-        process, rate = self.emulated if speed < EMULATED else self.native
-        return process, max(8, int(self.busy_seconds * rate * speed))
+    def physics(self, speed: float) -> str:
+        """The process of the physics job on a node whose CPU has this speed."""
+        return self.emulated if speed < EMULATED else self.native
+
+    @property
+    def busy_seconds(self) -> float:
+        """The physics job is to outlast both attacks."""
+        return self.lead + self.attacked + self.after + self.attacked + self.drain + MARGIN

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,13 +73,14 @@ def parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("physics", help="generate collisions, store them in XRootD, check every number")
     one.add_argument("--events", type=count, default=100, help="collisions to generate (default: 100)")
+    one.add_argument("--seconds", type=duration, default=math.inf, help="or as many as it makes in so long")
     one.add_argument("--seed", type=whole(1, physics.MAX_SEED), default=1, help="of the random numbers (default: 1)")
     processes = "; ".join(f"{process.name}: {process.about}" for process in physics.PROCESSES.values())
     one.add_argument("--process", choices=sorted(physics.PROCESSES), default="hard-qcd", help=processes)
     one.add_argument("--output", type=url, help="root://server[:port]//path; without it the file is checked locally")
     one.add_argument("--keytab", type=Path, help=keytab)
     one.add_argument("--on-signal", action="store_true", help="begin when SIGUSR1 comes (default: at once)")
-    one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab, a.on_signal))
+    one.set_defaults(run=lambda a: job.run(a.process, a.events, a.seed, a.output, a.keytab, a.on_signal, a.seconds))
 
     signals = {
         "type": whole(1, 1000),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ def run(
     output: storage.Url | None,
     keytab: Path | None,
     on_signal: bool = False,
+    seconds: float = math.inf,
 ) -> dict[str, Any]:
     """Does the whole job in a folder of its own below the current one, which is the job's scratch.
 
@@ -41,7 +43,7 @@ def run(
         # Like Pythia's tables: what waits for a signal has read all it needs from the disk when the signal comes.
         rootfile.libraries()
         done("load")
-        made = physics.generate(chosen, events, seed, on_signal)
+        made = physics.generate(chosen, events, seed, on_signal, seconds)
         done("generate")
         local = folder / "events.root"
         rootfile.write(made, local)
@@ -60,7 +62,7 @@ def run(
         done("verify")
     return {
         "process": process,
-        "events": events,
+        "events": len(made.counts),
         "seed": seed,
         **found,
         "bytes": size,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sysconfig
 import time
@@ -94,8 +95,8 @@ def pythia(process: Process, seed: int) -> Any:
     return generator
 
 
-def generate(process: Process, events: int, seed: int, on_signal: bool = False) -> Events:
-    """Makes events; one that Pythia gives up on is made again, but not for ever.
+def generate(process: Process, events: int, seed: int, on_signal: bool = False, seconds: float = math.inf) -> Events:
+    """Makes so many events, or as many as it can in so long. One that Pythia gives up on is made again.
 
     With `on_signal` the first ones are made at once, the others when the signal comes: what loading tables and the code
     of libraries costs the disk is over by then.
@@ -109,12 +110,12 @@ def generate(process: Process, events: int, seed: int, on_signal: bool = False) 
     kinds = np.dtype(list(COLUMNS.items()))
     tables: list[np.ndarray] = []
     given_up = 0
-    waits = on_signal
-    while len(tables) < events:
+    waits, end = on_signal, math.inf if on_signal else ready + seconds
+    while len(tables) < events and (time.monotonic() < end or not tables):
         if waits and len(tables) == min(FIRST, events - 1):
             waits = False
             next(begin.rounds(1))
-            gaps = Gaps(time.monotonic())
+            gaps, end = Gaps(time.monotonic()), time.monotonic() + seconds
         if not generator.next():
             given_up += 1
             if given_up > 10 + events // 10:

@@ -68,6 +68,16 @@ def test_who_waits_for_a_signal_has_run_the_code_and_makes_the_same_events(
     assert len(waited_after) == 2, "a job of one event waits as well"
 
 
+def test_it_makes_as_many_as_it_can_in_so_long(events: physics.Events, tmp_path: Path):
+    some = physics.generate(CHEAP, 1_000_000, 7, seconds=0.05)
+    assert 1 <= len(some.counts) < 1_000_000
+    both = min(len(some.columns["px"]), len(events.columns["px"]))
+    assert np.array_equal(some.columns["px"][:both], events.columns["px"][:both]), "the same ones"
+    rootfile.write(some, tmp_path / "events.root")
+    rootfile.verify(tmp_path / "events.root", CHEAP, some)
+    assert len(physics.generate(CHEAP, 5, 7, seconds=0).counts) == 1, "one at least"
+
+
 def test_a_file_round_trip_keeps_every_value(events: physics.Events, tmp_path: Path):
     rootfile.write(events, tmp_path / "events.root")
     found = rootfile.verify(tmp_path / "events.root", CHEAP, events)
