@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage with hostile batch against storage alone, in ABBA pairs: p99, throughput, isolation scores, idle CPU used.
+"""Storage with hostile batch against storage alone and with innocent batch: p99, throughput, isolation scores.
 
 Shows: the ratio hybrid / storage-only of the latency that clients get and of how many requests are answered (open loop,
 a share of the disk's capacity), and of the throughput of clients that saturate the disk by themselves, with a bound
 that holds with 95 %; beside it what batch got of the idle CPU in the same minutes, what the guard did while there was
-nothing to do, and the lab's own noise.
+nothing to do, and the lab's own noise. A third kind of window, in the same order back and forth, has the innocent job
+alone, which uses nothing but CPU: what that costs clients is the price of a busy CPU (high where it is emulated: each
+switch between programs empties what QEMU knows of memory), and what hybrid windows cost beyond it is the attacker's.
 The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next. Hence the
-first pair is shown apart, too.
-With `--hog cpu` nobody of batch uses the disk: what is left then is what the lab makes of busy CPUs.
+first round is shown apart, too.
 Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
-other than the one chosen. With fewer than 5 pairs no bound holds.
+other than the one chosen. With fewer than 5 rounds no bound holds.
 """
 
 from __future__ import annotations
@@ -41,12 +42,11 @@ MARGIN = 5.0
 QUIET_SECONDS = 400.0
 # The dwell time of an objective, some times.
 CALM_SECONDS = 10.0
-ALONE, HYBRID = "alone", "hybrid"
+ALONE, INNOCENT, HYBRID = KINDS = "alone", "innocent", "hybrid"
 MEASURES = ("latency", "throughput")
-# Where a hog can do harm: direct I/O needs scratch on the data disk. The disk hog is compared with "cpu".
+# Where a hog can do harm: direct I/O needs scratch on the data disk.
 LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {
     "disk": "scratch-on-data",
-    "cpu": "scratch-on-data",
     "mix": "scratch-on-data",
     "xrootd": "scratch-apart",
 }
@@ -58,7 +58,7 @@ CGROUPS = "/sys/fs/cgroup/"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pairs", type=int, default=5, help="pairs of windows (default: 5)")
+    parser.add_argument("--pairs", type=int, default=5, help="rounds: a window of each kind (default: 5)")
     parser.add_argument("--seconds", type=float, default=30, help="length of a window (default: 30)")
     parser.add_argument("--hog", choices=sorted(LAYOUTS), default="disk", help="the attack (default: disk)")
     parser.add_argument("--threads", type=int, default=24, help="threads or streams of the hog (default: 24)")
@@ -70,11 +70,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def order(pairs: int) -> list[str]:
-    """ABBA: slow drifts of the machine hit both kinds alike."""
-    kinds: list[str] = []
-    for number in range(pairs):
-        kinds += [ALONE, HYBRID] if number % 2 == 0 else [HYBRID, ALONE]
-    return kinds
+    """Back and forth: slow drifts of the machine hit all kinds alike."""
+    return [kind for number in range(pairs) for kind in (KINDS if number % 2 == 0 else reversed(KINDS))]
 
 
 class Isolation:
@@ -83,7 +80,7 @@ class Isolation:
         self._options = options
         self._story = story
         self._rate = 0.0
-        # The two jobs, their cgroups, and how many payloads each has.
+        # Hostile and innocent: the jobs, their cgroups, and how many payloads each has.
         self._jobs: list[tuple[Job, str, int]] = []
         self._host = session.node.execute("hostname").stdout.strip()
 
@@ -99,7 +96,7 @@ class Isolation:
         rate = self._rate = options.load * capacity["requests_per_s"]
         self._story.say(f"{DISK}: {capacity['requests_per_s']:.0f} requests/s; load {rate:.0f}/s")
         hostile, innocent = (scope for _, scope, _ in self._jobs)
-        duration = 2 * options.pairs * len(measures) * (options.seconds + QUIET_SECONDS)
+        duration = len(KINDS) * options.pairs * len(measures) * (options.seconds + QUIET_SECONDS)
         session.start_sampler(duration, hostile, [innocent])
         session.drop_caches()
         segments: list[dict[str, Any]] = []
@@ -119,18 +116,18 @@ class Isolation:
         record = Record("isolation", parameters, facts, data)
         record.missing += missing
         if options.pairs < 5:
-            record.missing.append(f"{options.pairs} pairs only: no bound holds with 95 %")
+            record.missing.append(f"{options.pairs} rounds only: no bound holds with 95 %")
         record.save(session.out)
         return record
 
-    def _start_jobs(self, windows: int) -> None:
-        """Hostile and innocent, each for all hybrid windows: starting containers is no part of what is measured.
+    def _start_jobs(self, rounds: int) -> None:
+        """Hostile and innocent, each for all its windows: starting containers is no part of what is measured.
 
         They wait for one signal more than comes, so that neither ends before the node does.
         """
         batch, seconds = self._session.batch, self._options.seconds
         self._session.guard.wait_for_state("open", 120)
-        for works in (self._attack(), ["burn"]):
+        for works, windows in ((self._attack(), rounds), (["burn"], 2 * rounds)):
             payloads = [f"{work} --seconds {seconds + MARGIN:g}" for work in works]
             if len(payloads) > 1:
                 job = batch.submit_mix(payloads, "512MB", windows + 1)
@@ -150,7 +147,7 @@ class Isolation:
                 self._session.guard.wait_until_learned(240)
             for number, kind in enumerate(order(self._options.pairs)):
                 segment = self._window(measure, kind, number)
-                segments.append({"measure": measure, "kind": kind, "pair": number // 2, **segment})
+                segments.append({"measure": measure, "kind": kind, "pair": number // len(KINDS), **segment})
         except BaseException:
             if run is not None:
                 run.kill()
@@ -174,7 +171,7 @@ class Isolation:
             saturating = session.clients.start("saturate", "saturate", load)
             saturating.wait_ready(180)
         start = time.time()
-        for _, scope, _ in self._jobs if hybrid else []:
+        for _, scope, _ in {ALONE: [], INNOCENT: self._jobs[1:], HYBRID: self._jobs}[kind]:
             session.batch.signal(scope)
         extra: dict[str, Any] = {}
         if saturating is None:
@@ -185,7 +182,7 @@ class Isolation:
         if hybrid and options.unguarded:
             session.guard.bring_back()
         shown = f"{extra['mb_s']:.2f} MB/s" if extra else ""
-        self._story.say(f"{measure} {number + 1} of {2 * options.pairs}: {kind} {shown}")
+        self._story.say(f"{measure} {number + 1} of {len(KINDS) * options.pairs}: {kind} {shown}")
         return {"start": start, "end": end, **{key: extra[key] for key in ("mb_s", "requests_per_s") if key in extra}}
 
     def _quiet(self, measure: str) -> None:
@@ -222,8 +219,6 @@ class Isolation:
         if self._options.hog == "xrootd":
             file = self._session.clients.storage.disks[0][-1]
             return [f"hog-xrootd --url root://{self._host}/{file} --streams {threads}"]
-        if self._options.hog == "cpu":
-            return ["burn"]
         disk = f"hog-disk --threads {threads} --size 64MiB"
         return [disk, *OTHERS] if self._options.hog == "mix" else [disk]
 
@@ -258,7 +253,7 @@ def study(record: Record) -> dict[str, Any]:
 
     last_io = np.array(_last_io(node, decisions, str(record.data.get("device", "")), hybrid))
     # In a saturating window storage is slow by itself, and the guard may try what a freeze does.
-    alone = [segment for segment in latency if segment["kind"] == ALONE]
+    peaceful = [segment for segment in latency if segment["kind"] != HYBRID]
     results: dict[str, Any] = {
         "isol_p05": stats.isolation_score(scores, 1.0, 0.05),
         "isol_p01": stats.isolation_score(scores, 1.0, 0.01),
@@ -269,13 +264,13 @@ def study(record: Record) -> dict[str, Any]:
         "last_io_p50": stats.quantile(last_io, 0.5),
         "last_io_p99": stats.quantile(last_io, 0.99),
         # A precaution that became a real freeze is both.
-        "false_actions": _count(decisions, alone, ("freeze", "extend"), precaution=False),
-        "precautions_alone": _count(decisions, alone, ("freeze",), precaution=True),
+        "false_actions": _count(decisions, peaceful, ("freeze", "extend"), precaution=False),
+        "precautions_peaceful": _count(decisions, peaceful, ("freeze",), precaution=True),
         "frozen_share_hybrid": _frozen(decisions, hybrid),
     }
     if latency:
         results |= {key: _ratios(latency, key) for key in ("p50", "p99", "rate")}
-        results["noise_p99"] = stats.spread([segment["p99"] for segment in alone])
+        results["noise_p99"] = stats.spread([segment["p99"] for segment in latency if segment["kind"] == ALONE])
     throughput = [segment for segment in segments if segment["measure"] == "throughput"]
     if throughput:
         results["throughput"] = _ratios(throughput, "mb_s")
@@ -285,18 +280,25 @@ def study(record: Record) -> dict[str, Any]:
 
 
 def _ratios(segments: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    """hybrid / storage-only of each pair."""
-    value = {(segment["pair"], segment["kind"]): segment[key] for segment in segments}
-    pairs = sorted({pair for pair, _ in value})
-    ratios = [value[pair, HYBRID] / value[pair, ALONE] for pair in pairs]
+    """The median of each kind of window, and of each round one kind against another."""
+    values = {kind: [segment[key] for segment in _in_rounds(segments, kind)] for kind in KINDS}
+
+    def against(kind: str, other: str) -> dict[str, Any]:
+        ratios = [a / b for a, b in zip(values[kind], values[other], strict=True)]
+        bounds = {"upper": stats.upper_bound(ratios), "lower": stats.lower_bound(ratios)}
+        return {"ratios": ratios, "median": stats.median(ratios), **bounds}
+
     return {
-        "alone": stats.median([value[pair, ALONE] for pair in pairs]),
-        "hybrid": stats.median([value[pair, HYBRID] for pair in pairs]),
-        "ratios": ratios,
-        "median": stats.median(ratios),
-        "upper": stats.upper_bound(ratios),
-        "lower": stats.lower_bound(ratios),
+        **{kind: stats.median(values[kind]) for kind in KINDS},
+        "to_alone": against(HYBRID, ALONE),
+        "to_innocent": against(HYBRID, INNOCENT),
+        "of_cpu": against(INNOCENT, ALONE),
     }
+
+
+def _in_rounds(segments: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The windows of one kind, one of each round."""
+    return sorted((one for one in segments if one["kind"] == kind), key=lambda one: int(one["pair"]))
 
 
 def _per_second(requests: Requests, segments: list[dict[str, Any]]) -> stats.Floats:
@@ -340,14 +342,17 @@ def _frozen(decisions: Decisions, segments: list[dict[str, Any]]) -> float:
 def show(record: Record, results: dict[str, Any]) -> str:
     def ratio(name: str, key: str, unit: Any, bound: str, target: str) -> list[str]:
         found = results[key]
-        held = found["upper"] if bound == "upper" else found["lower"]
-        return [name, unit(found["alone"]), unit(found["hybrid"]), f"{found['median']:.3f}", f"{held:.3f}", target]
+        against = [found[one] for one in ("of_cpu", "to_innocent", "to_alone")]
+        ratios = [f"{one['median']:.3f}" for one in against]
+        return [name, *(unit(found[kind]) for kind in KINDS), *ratios, f"{found['to_alone'][bound]:.3f}", target]
 
-    rows = [["", "alone", "hybrid", "ratio", "95 % bound", "target"]]
+    ratios = ["innocent/alone", "hybrid/innocent", "hybrid/alone"]
+    rows = [["", *KINDS, *ratios, "95 % bound", "target"]]
     if "p99" in results:
         rows.append(ratio("client p50", "p50", text.seconds, "upper", ""))
         rows.append(ratio("client p99", "p99", text.seconds, "upper", "<= 1.04"))
-        rows.append(["client p99, first pair", "", "", f"{results['p99']['ratios'][0]:.3f}", "", ""])
+        first = [f"{results['p99'][one]['ratios'][0]:.3f}" for one in ("of_cpu", "to_innocent", "to_alone")]
+        rows.append(["client p99, first round", *[""] * len(KINDS), *first, "", ""])
         rows.append(ratio("answered", "rate", lambda value: f"{value:.1f}/s", "lower", ">= 0.99"))
     if "throughput" in results:
         rows.append(
@@ -364,8 +369,8 @@ def show(record: Record, results: dict[str, Any]) -> str:
             f"target <= {text.seconds(LAST_IO_TARGET)}",
         ],
         ["time frozen under attack", text.percent(results["frozen_share_hybrid"]), ""],
-        ["freezes while the jobs are idle", str(results["false_actions"]), "target 0"],
-        ["precautions while the jobs are idle", str(results["precautions_alone"]), ""],
+        ["freezes while nobody attacks", str(results["false_actions"]), "target 0"],
+        ["precautions while nobody attacks", str(results["precautions_peaceful"]), ""],
     ]
     if "noise_p99" in results:
         more.append(["lab noise, p99 (largest / smallest alone)", f"{results['noise_p99']:.3f}", ""])
