@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine has: physical cores with their hardware threads, by socket, and memory."""
+"""What the machine has: physical cores with their hardware threads, by socket, memory, and what its kernel can do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .quantity import QuantityError, format_cpus, parse_cpus
+
+# The first one with cpu.idle (kernel, commit 304000390f88, "sched: Cgroup SCHED_IDLE support").
+CPU_IDLE_SINCE = (5, 15)
 
 
 class InventoryError(Exception):
@@ -31,6 +34,8 @@ class Core:
 class Inventory:
     cores: tuple[Core, ...]
     memory_bytes: int
+    # Does its kernel know CPUWeight=idle?
+    cpu_idle: bool = False
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -40,7 +45,8 @@ class Inventory:
         sockets: dict[str, list[str]] = {}
         for core in self.cores:
             sockets.setdefault(str(core.socket), []).append(format_cpus(core.cpus))
-        return json.dumps({"memory_kib": self.memory_bytes >> 10, "sockets": sockets}, indent=1)
+        known = {"memory_kib": self.memory_bytes >> 10, "cpu_idle": self.cpu_idle, "sockets": sockets}
+        return json.dumps(known, indent=1)
 
 
 def from_json(text: str, name: str) -> Inventory:
@@ -48,7 +54,7 @@ def from_json(text: str, name: str) -> Inventory:
     try:
         data = json.loads(text)
         cores = [Core(int(socket), parse_cpus(cpus)) for socket, entry in data["sockets"].items() for cpus in entry]
-        return _checked(cores, int(data["memory_kib"]) << 10)
+        return _checked(cores, int(data["memory_kib"]) << 10, bool(data.get("cpu_idle", False)))
     except (ValueError, KeyError, AttributeError, TypeError, QuantityError) as error:
         raise InventoryError(f"{name}: not an inventory ({error})") from error
 
@@ -69,12 +75,23 @@ def from_machine(root: Path = Path("/")) -> Inventory:
         raise InventoryError(f"cannot read the machine's CPUs and memory: {error}") from error
     if match is None:
         raise InventoryError("cannot read the machine's memory: /proc/meminfo has no MemTotal")
-    return _checked(list(cores.values()), int(match[1]) << 10)
+    return _checked(list(cores.values()), int(match[1]) << 10, _cpu_idle(root))
 
 
-def _checked(cores: list[Core], memory: int) -> Inventory:
+def _cpu_idle(root: Path) -> bool:
+    """A vendor may have added it to an older kernel: then a cgroup shows it, but none has the files of cpu at boot."""
+    try:
+        release = (root / "proc/sys/kernel/osrelease").read_text()
+    except OSError as error:
+        raise InventoryError(f"cannot read the kernel's version: {error}") from error
+    found = re.match(r"(\d+)\.(\d+)", release)
+    new = found is not None and (int(found[1]), int(found[2])) >= CPU_IDLE_SINCE
+    return new or any(root.glob("sys/fs/cgroup/*/cpu.idle"))
+
+
+def _checked(cores: list[Core], memory: int, cpu_idle: bool) -> Inventory:
     if not cores or memory <= 0:
         raise InventoryError("no cores, or no memory")
     if sum(len(core.cpus) for core in cores) != len({cpu for core in cores for cpu in core.cpus}):
         raise InventoryError("a CPU belongs to two cores")
-    return Inventory(tuple(sorted(cores, key=lambda core: (core.socket, core.first))), memory)
+    return Inventory(tuple(sorted(cores, key=lambda core: (core.socket, core.first))), memory, cpu_idle)

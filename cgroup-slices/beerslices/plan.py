@@ -57,6 +57,7 @@ def make(inventory: Inventory, config: Config) -> Plan:
     allowed, why_cpus = _cpus(inventory, config)
     limits = [
         Limit("beer.slice", "AllowedCPUs", format_cpus(allowed), why_cpus),
+        *_weight(inventory),
         *_memory(inventory, config, len(allowed)),
     ]
     for key, text in (("IOReadBandwidthMax", config.control_read), ("IOWriteBandwidthMax", config.control_write)):
@@ -96,6 +97,14 @@ def _cpus(inventory: Inventory, config: Config) -> tuple[frozenset[int], str]:
         f"stay storage's alone (cpu.reserved {config.cpu_reserved})"
     )
     return inventory.cpus - storage, why
+
+
+def _weight(inventory: Inventory) -> list[Limit]:
+    """However low the weight of a running job, storage waits for the end of its slice (kernel, sched-eevdf.rst). For an
+    idle one it does not wait, and takes its CPU for one that is idle."""
+    if not inventory.cpu_idle:
+        return []
+    return [Limit("beer.slice", "CPUWeight", "idle", "storage, and all else, takes a CPU from batch at once")]
 
 
 def _spread(cores: Sequence[Core], count: int) -> list[Core]:

@@ -14,7 +14,26 @@ def test_a_machine_is_read_with_its_cores(machine: Path) -> None:
     found = inventory.from_machine(machine)
     assert [sorted(core.cpus) for core in found.cores] == [[0, 2], [1, 3]]
     assert found.memory_bytes == 8 << 30
+    assert found.cpu_idle
     assert inventory.from_json(found.to_json(), "x") == found
+
+
+@pytest.mark.parametrize(
+    ("release", "knows"),
+    [("5.15.0\n", True), ("6.1.0-30-amd64\n", True), ("5.14.0-503.el9.x86_64\n", False), ("nonsense\n", False)],
+)
+def test_batch_is_idle_where_the_kernel_knows_that(machine: Path, release: str, knows: bool) -> None:
+    (machine / "proc/sys/kernel/osrelease").write_text(release)
+    found = inventory.from_machine(machine)
+    keys = [limit.key for limit in plan.make(found, Config()).limits]
+    assert (found.cpu_idle, "CPUWeight" in keys) == (knows, knows)
+
+
+def test_an_older_kernel_may_know_it_all_the_same(machine: Path) -> None:
+    (machine / "proc/sys/kernel/osrelease").write_text("5.14.0-503.el9.x86_64\n")
+    (machine / "sys/fs/cgroup/system.slice").mkdir(parents=True)
+    (machine / "sys/fs/cgroup/system.slice/cpu.idle").write_text("0\n")
+    assert inventory.from_machine(machine).cpu_idle
 
 
 def test_an_offline_thread_is_not_part_of_the_machine(machine: Path) -> None:
@@ -78,6 +97,7 @@ def cgroups(tmp_path: Path) -> Path:
     files = {
         "beer.slice/cpuset.cpus": "1,3",
         "beer.slice/cpuset.cpus.effective": "1,3",
+        "beer.slice/cpu.idle": "1",
         "beer.slice/memory.max": 6144 * mib,
         "beer.slice/memory.swap.max": 6144 * mib,
         "beer.slice/memory.min": 160 * mib,
@@ -106,6 +126,7 @@ def test_limits_in_force_are_no_difference(machine: Path, cgroups: Path) -> None
     [
         ("beer.slice/cpuset.cpus", "0-3"),
         ("beer.slice/cpuset.cpus", ""),
+        ("beer.slice/cpu.idle", "0"),
         ("beer.slice/memory.max", "max"),
         ("beer.slice/memory.swap.max", "1"),
         ("beer.slice/beer-ctl.slice/io.max", ""),
