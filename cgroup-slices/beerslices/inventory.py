@@ -79,14 +79,14 @@ def from_machine(root: Path = Path("/")) -> Inventory:
 
 
 def _cpu_idle(root: Path) -> bool:
-    """A vendor may have added it to an older kernel: then a cgroup shows it, but none has the files of cpu at boot."""
+    """By its version: when systemd asks for the plan at boot no cgroup has the files of cpu. A vendor may have added it
+    to an older kernel: there batch keeps its low weight."""
     try:
         release = (root / "proc/sys/kernel/osrelease").read_text()
     except OSError as error:
         raise InventoryError(f"cannot read the kernel's version: {error}") from error
     found = re.match(r"(\d+)\.(\d+)", release)
-    new = found is not None and (int(found[1]), int(found[2])) >= CPU_IDLE_SINCE
-    return new or any(root.glob("sys/fs/cgroup/*/cpu.idle"))
+    return found is not None and (int(found[1]), int(found[2])) >= CPU_IDLE_SINCE
 
 
 def _checked(cores: list[Core], memory: int, cpu_idle: bool) -> Inventory:

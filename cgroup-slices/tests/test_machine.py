@@ -29,13 +29,6 @@ def test_batch_is_idle_where_the_kernel_knows_that(machine: Path, release: str, 
     assert (found.cpu_idle, "CPUWeight" in keys) == (knows, knows)
 
 
-def test_an_older_kernel_may_know_it_all_the_same(machine: Path) -> None:
-    (machine / "proc/sys/kernel/osrelease").write_text("5.14.0-503.el9.x86_64\n")
-    (machine / "sys/fs/cgroup/system.slice").mkdir(parents=True)
-    (machine / "sys/fs/cgroup/system.slice/cpu.idle").write_text("0\n")
-    assert inventory.from_machine(machine).cpu_idle
-
-
 def test_an_offline_thread_is_not_part_of_the_machine(machine: Path) -> None:
     (machine / "sys/devices/system/cpu/online").write_text("0-2\n")
     assert [sorted(core.cpus) for core in inventory.from_machine(machine).cores] == [[0, 2], [1]]
