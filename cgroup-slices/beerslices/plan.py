@@ -100,8 +100,8 @@ def _cpus(inventory: Inventory, config: Config) -> tuple[frozenset[int], str]:
 
 
 def _weight(inventory: Inventory) -> list[Limit]:
-    """However low the weight of a running job, storage waits for the end of its slice (kernel, sched-eevdf.rst). For an
-    idle one it does not wait, and takes its CPU for one that is idle."""
+    """However low its weight, a running job may keep its CPU to the end of its slice while storage waits for it
+    (kernel/sched/features.h, RUN_TO_PARITY). An idle one does not, and its CPU counts as idle for who wakes."""
     if not inventory.cpu_idle:
         return []
     return [Limit("beer.slice", "CPUWeight", "idle", "storage, and all else, takes a CPU from batch at once")]

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from .plan import Offer, Plan
 
-DROPIN = "50-beer-plan.conf"
+DROPIN = "10-beer-plan.conf"
 _HEADER = "# Made by beer-slices from this machine and /etc/beer/slices.toml; see: beer-slices plan --explain\n"
 
 
 def dropins(plan: Plan) -> dict[str, str]:
-    """Relative path -> text. The name sorts before a site's own drop-ins (60-..., 90-...), which therefore win."""
+    """Relative path -> text. The name sorts before a site's own drop-ins (50-CPUWeight.conf, which is systemctl
+    set-property's, 60-..., 90-...), which therefore win."""
     texts: dict[str, str] = {}
     for limit in plan.limits:
         path = f"{limit.slice}.d/{DROPIN}"

@@ -61,7 +61,7 @@ def on(machine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_generator_writes_the_plan(on: Path, tmp_path: Path) -> None:
     assert cli.generate(tmp_path / "out", tmp_path / "absent.toml") is None
-    assert "AllowedCPUs=1,3\n" in (tmp_path / "out/beer.slice.d/50-beer-plan.conf").read_text()
+    assert "AllowedCPUs=1,3\n" in (tmp_path / "out/beer.slice.d/10-beer-plan.conf").read_text()
     assert not (tmp_path / "out/beer.slice.d/51-beer-plan-refused.conf").exists()
 
 
@@ -72,7 +72,7 @@ def test_a_refused_configuration_keeps_the_cap_and_stops_new_batch(on: Path, tmp
     problem = cli.generate(tmp_path / "out", config)
     assert problem is not None
     assert str(config) in problem
-    assert "AllowedCPUs=1,3\n" in (tmp_path / "out/beer.slice.d/50-beer-plan.conf").read_text()
+    assert "AllowedCPUs=1,3\n" in (tmp_path / "out/beer.slice.d/10-beer-plan.conf").read_text()
     assert "AssertPathExists=" in (tmp_path / "out/beer.slice.d/51-beer-plan-refused.conf").read_text()
 
 

@@ -60,7 +60,7 @@ def test_systemd_has_nothing_to_say(stage: Path) -> None:
 
 
 def test_systemd_would_say_it(stage: Path) -> None:
-    with (stage / "usr/lib/systemd/system/beer.slice.d/50-beer-plan.conf").open("a") as dropin:
+    with (stage / "usr/lib/systemd/system/beer.slice.d/10-beer-plan.conf").open("a") as dropin:
         dropin.write("MemoryMaximum=1G\n")
     result = verify(stage)
     assert result.returncode != 0

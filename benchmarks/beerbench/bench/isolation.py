@@ -5,8 +5,8 @@ Shows: the ratio hybrid / storage-only of the latency that clients get and of ho
 a share of the disk's capacity), and of the throughput of clients that saturate the disk by themselves, with a bound
 that holds with 95 %; beside it what batch got of the idle CPU in the same minutes, what the guard did while there was
 nothing to do, and the lab's own noise. A third kind of window, in the same order back and forth, has the innocent job
-alone, which uses nothing but CPU: what that costs clients is the price of a busy CPU (high where it is emulated: each
-switch between programs empties what QEMU knows of memory), and what hybrid windows cost beyond it is the attacker's.
+alone, which uses nothing but CPU: what that costs clients is the price of a busy CPU, and what hybrid windows cost
+beyond it is the attacker's.
 The attacker is the same job in all windows: caught in the first one, he is known to the guard in the next. Hence the
 first round is shown apart, too.
 Does not show: the absolute speed of a disk (it is throttled) or of the guard (its CPU may be emulated), and attacks
@@ -16,6 +16,7 @@ other than the one chosen. With fewer than 5 rounds no bound holds.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -284,12 +285,13 @@ def _ratios(segments: list[dict[str, Any]], key: str) -> dict[str, Any]:
     values = {kind: [segment[key] for segment in _in_rounds(segments, kind)] for kind in KINDS}
 
     def against(kind: str, other: str) -> dict[str, Any]:
-        ratios = [a / b for a, b in zip(values[kind], values[other], strict=True)]
+        # Records of before the third kind have two.
+        ratios = [a / b for a, b in zip(values[kind], values[other], strict=False)] or [float("nan")]
         bounds = {"upper": stats.upper_bound(ratios), "lower": stats.lower_bound(ratios)}
         return {"ratios": ratios, "median": stats.median(ratios), **bounds}
 
     return {
-        **{kind: stats.median(values[kind]) for kind in KINDS},
+        **{kind: stats.median(values[kind] or [float("nan")]) for kind in KINDS},
         "to_alone": against(HYBRID, ALONE),
         "to_innocent": against(HYBRID, INNOCENT),
         "of_cpu": against(INNOCENT, ALONE),
@@ -339,19 +341,23 @@ def _frozen(decisions: Decisions, segments: list[dict[str, Any]]) -> float:
     return frozen / total if total else float("nan")
 
 
+def times(ratio: float) -> str:
+    return text.NOTHING if math.isnan(ratio) else f"{ratio:.3f}"
+
+
 def show(record: Record, results: dict[str, Any]) -> str:
     def ratio(name: str, key: str, unit: Any, bound: str, target: str) -> list[str]:
         found = results[key]
         against = [found[one] for one in ("of_cpu", "to_innocent", "to_alone")]
-        ratios = [f"{one['median']:.3f}" for one in against]
+        ratios = [times(one["median"]) for one in against]
         return [name, *(unit(found[kind]) for kind in KINDS), *ratios, f"{found['to_alone'][bound]:.3f}", target]
 
     ratios = ["innocent/alone", "hybrid/innocent", "hybrid/alone"]
-    rows = [["", *KINDS, *ratios, "95 % bound", "target"]]
+    rows = [["", *KINDS, *ratios, "its 95 % bound", "target"]]
     if "p99" in results:
         rows.append(ratio("client p50", "p50", text.seconds, "upper", ""))
         rows.append(ratio("client p99", "p99", text.seconds, "upper", "<= 1.04"))
-        first = [f"{results['p99'][one]['ratios'][0]:.3f}" for one in ("of_cpu", "to_innocent", "to_alone")]
+        first = [times(results["p99"][one]["ratios"][0]) for one in ("of_cpu", "to_innocent", "to_alone")]
         rows.append(["client p99, first round", *[""] * len(KINDS), *first, "", ""])
         rows.append(ratio("answered", "rate", lambda value: f"{value:.1f}/s", "lower", ">= 0.99"))
     if "throughput" in results:

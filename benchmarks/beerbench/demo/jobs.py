@@ -28,12 +28,12 @@ class Waiting:
 def prepare(node: Node, plan: Plan) -> dict[str, Any]:
     """Submits both and waits until they wait; what `waiting` needs."""
     batch, guard = Batch(node), Guard(node)
-    process = plan.physics(cpu_speed(node))
+    process, most = plan.physics(cpu_speed(node))
     guard.wait_for_state("open", 120)
     output = f"root://{node.execute('hostname').stdout.strip()}//data/02/jobs/demo.root"
     work = {
         "hog": f"hog-disk --threads {plan.hog_threads} --size 64MiB --seconds {plan.attack:g} --on-signal 2",
-        "physics": f"physics --process {process} --events {plan.collisions} --seconds {plan.busy_seconds:g} --seed 7"
+        "physics": f"physics --process {process} --events {most} --seconds {plan.busy_seconds:g} --seed 7"
         f" --output {output} --on-signal",
     }
     jobs = {name: batch.submit(arguments) for name, arguments in work.items()}
@@ -48,7 +48,7 @@ def prepare(node: Node, plan: Plan) -> dict[str, Any]:
 
 def inputs(plan: Plan) -> dict[str, Any]:
     """What the outcome of `prepare` depends on, besides the node."""
-    of_plan = (plan.hog_threads, plan.attack, plan.busy_seconds, plan.native, plan.emulated, plan.collisions)
+    of_plan = (plan.hog_threads, plan.attack, plan.busy_seconds, plan.native, plan.emulated)
     return {"recipe": RECIPE, "plan": of_plan, "submitted": DESCRIPTION, "drop-in": DROP_IN}
 
 

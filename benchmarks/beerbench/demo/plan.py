@@ -34,16 +34,15 @@ class Plan:
     # Bytes/s of a copy, at most.
     copy_rate: int = 512 << 10
     hog_threads: int = 24
-    # What the physics job makes, and how many at most: memory is for no more.
-    native: str = "hard-qcd"
-    emulated: str = "z-hadrons"
-    collisions: int = 20_000
+    # What the physics job makes, and how many at most: its memory is for no more. Natively that is less than a minute.
+    native: tuple[str, int] = ("hard-qcd", 4000)
+    emulated: tuple[str, int] = ("z-hadrons", 20_000)
 
-    def physics(self, speed: float) -> str:
-        """The process of the physics job on a node whose CPU has this speed."""
+    def physics(self, speed: float) -> tuple[str, int]:
+        """Process and most collisions, for a node whose CPU has this speed."""
         return self.emulated if speed < EMULATED else self.native
 
     @property
     def busy_seconds(self) -> float:
-        """The physics job is to outlast both attacks."""
+        """For so long the physics job computes, if its memory lasts: it is to outlast both attacks."""
         return self.lead + self.attacked + self.after + self.attacked + self.drain + MARGIN
