@@ -34,7 +34,7 @@ impl Jobs {
                 // What was known before the freeze stays known: nobody does what he would do now.
                 continue;
             }
-            let set = workers.map(|workers| self.to_blame(workers, filesystem, &spell, all, board));
+            let set = workers.map(|workers| self.culprits(workers, filesystem, &spell, all, board));
             for (place, now) in [(&mut board.guilty, set), (&mut board.workers, workers)] {
                 place.get_mut(filesystem).into_iter().for_each(|place| *place = now);
             }
@@ -59,7 +59,7 @@ impl Jobs {
     }
 
     /// Those of the workers without whom nobody would be to blame for what batch does there.
-    fn to_blame(
+    fn culprits(
         &mut self,
         workers: JobSet,
         filesystem: usize,
