@@ -55,7 +55,6 @@ def test_physics_job(node: Machine, batch: Batch, guard: Guard, storage: Storage
 
 
 def assert_limits(node: Machine, scope: str) -> None:
-    assert node.execute(f"cat {ROOT}/beer.slice/cpu.idle").stdout.strip() == "1", "batch keeps a CPU from storage"
     for unit, key, file in LIMITS:
         configured = node.execute(f"systemctl show -P {key} {unit}").stdout.strip()
         kernel = node.execute(f"cat {cgroup_of(unit)}/{file}").stdout.strip()

@@ -79,8 +79,7 @@ def from_machine(root: Path = Path("/")) -> Inventory:
 
 
 def _cpu_idle(root: Path) -> bool:
-    """By its version: when systemd asks for the plan at boot no cgroup has the files of cpu. A vendor may have added it
-    to an older kernel: there batch keeps its low weight."""
+    """By its version: when systemd asks for the plan at boot no cgroup has the files of cpu."""
     try:
         release = (root / "proc/sys/kernel/osrelease").read_text()
     except OSError as error:

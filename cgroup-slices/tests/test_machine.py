@@ -22,11 +22,16 @@ def test_a_machine_is_read_with_its_cores(machine: Path) -> None:
     ("release", "knows"),
     [("5.15.0\n", True), ("6.1.0-30-amd64\n", True), ("5.14.0-503.el9.x86_64\n", False), ("nonsense\n", False)],
 )
-def test_batch_is_idle_where_the_kernel_knows_that(machine: Path, release: str, knows: bool) -> None:
+def test_batch_can_be_idle_where_the_kernel_knows_that(machine: Path, release: str, knows: bool) -> None:
     (machine / "proc/sys/kernel/osrelease").write_text(release)
     found = inventory.from_machine(machine)
-    keys = [limit.key for limit in plan.make(found, Config()).limits]
-    assert (found.cpu_idle, "CPUWeight" in keys) == (knows, knows)
+    assert found.cpu_idle == knows
+    assert "CPUWeight" not in [limit.key for limit in plan.make(found, Config()).limits]
+    if knows:
+        assert plan.make(found, Config(cpu_idle=True)).value("beer.slice", "CPUWeight") == "idle"
+    else:
+        with pytest.raises(plan.PlanError, match=r"cpu\.idle"):
+            plan.make(found, Config(cpu_idle=True))
 
 
 def test_an_offline_thread_is_not_part_of_the_machine(machine: Path) -> None:
@@ -107,7 +112,7 @@ def cgroups(tmp_path: Path) -> Path:
 
 
 def made(machine: Path) -> plan.Plan:
-    return plan.make(inventory.from_machine(machine), Config())
+    return plan.make(inventory.from_machine(machine), Config(cpu_idle=True))
 
 
 def test_limits_in_force_are_no_difference(machine: Path, cgroups: Path) -> None:
