@@ -44,6 +44,8 @@ QUIET_SECONDS = 400.0
 # The dwell time of an objective, some times.
 CALM_SECONDS = 10.0
 ALONE, INNOCENT, HYBRID = KINDS = "alone", "innocent", "hybrid"
+# Ratios: innocent / alone, hybrid / innocent, hybrid / alone.
+AGAINST = "of_cpu", "to_innocent", "to_alone"
 MEASURES = ("latency", "throughput")
 # Where a hog can do harm: direct I/O needs scratch on the data disk.
 LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {
@@ -348,8 +350,7 @@ def times(ratio: float) -> str:
 def show(record: Record, results: dict[str, Any]) -> str:
     def ratio(name: str, key: str, unit: Any, bound: str, target: str) -> list[str]:
         found = results[key]
-        against = [found[one] for one in ("of_cpu", "to_innocent", "to_alone")]
-        ratios = [times(one["median"]) for one in against]
+        ratios = [times(found[one]["median"]) for one in AGAINST]
         return [name, *(unit(found[kind]) for kind in KINDS), *ratios, f"{found['to_alone'][bound]:.3f}", target]
 
     ratios = ["innocent/alone", "hybrid/innocent", "hybrid/alone"]
@@ -357,7 +358,7 @@ def show(record: Record, results: dict[str, Any]) -> str:
     if "p99" in results:
         rows.append(ratio("client p50", "p50", text.seconds, "upper", ""))
         rows.append(ratio("client p99", "p99", text.seconds, "upper", "<= 1.04"))
-        first = [times(results["p99"][one]["ratios"][0]) for one in ("of_cpu", "to_innocent", "to_alone")]
+        first = [times(results["p99"][one]["ratios"][0]) for one in AGAINST]
         rows.append(["client p99, first round", *[""] * len(KINDS), *first, "", ""])
         rows.append(ratio("answered", "rate", lambda value: f"{value:.1f}/s", "lower", ">= 0.99"))
     if "throughput" in results:

@@ -38,6 +38,14 @@ fn taking() -> Steps {
 }
 
 #[test]
+fn who_works_there_makes_way_though_he_does_too_little_to_be_to_blame() {
+    let mut steps = taking();
+    (steps.guilty[0], steps.workers) = (Some(jobs(&[1])), Some([Some(jobs(&[1, 2])), None]));
+    steps.run(S);
+    assert_eq!((gave_way(&steps), steps.actions().throttles.of(0).unwrap().jobs), (2, jobs(&[1, 2])));
+}
+
+#[test]
 fn where_clients_fill_a_disk_batch_makes_way_and_nobody_stands_still() {
     let mut steps = Steps::open();
     fill(&mut steps, 1.2);
