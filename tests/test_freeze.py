@@ -11,7 +11,7 @@ from beerbench.guard import JOBS, Guard
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, figures, report_of
+from support import StorageUser, assert_one_run, figures, per_second, report_of
 
 RATE = 84.0
 SETTLE = 3.0  # requests in flight and tasks in an uninterruptible wait end within a second: DESIGN section 2
@@ -87,6 +87,32 @@ def test_no_job_starts_without_a_living_guard(node: Machine, batch: Batch, guard
 def heartbeat_age(node: Machine) -> float:
     value = node.execute("condor_status -af BeerHeartbeat | head -n 1").stdout.strip()
     return float(node.execute("date +%s").stdout) - float(value) if value not in ("", "undefined") else float("inf")
+
+
+BUSY = "cpu=$(nproc); while [ $cpu -gt 0 ]; do cpu=$((cpu-1)); systemd-run --quiet --slice=storage.slice --unit=busy$cpu "
+BUSY += "sh -c 'while :; do :; done'; done"
+EFFECT = 10.0  # DESIGN 4.5: then a freeze without effect is told as one
+
+
+@pytest.mark.full
+def test_a_freeze_takes_effect_while_storage_keeps_every_cpu_busy(node: Machine, batch: Batch, guard: Guard) -> None:
+    """Who has no CPU at all does not come to be frozen either, and would neither leave nor end."""
+    guard.wait_for_state("open", timeout=120)
+    jobs = [batch.submit("burn --seconds 20 --on-signal 1") for _ in range(2)]
+    scopes = [batch.wait_until_ready(job, timeout=240) for job in jobs]
+    for scope in scopes:
+        batch.signal(scope)
+    node.execute(BUSY, timeout=60)
+    got = per_second(node, f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat")
+    print(f"jobs get {got / 1e4:.2f} % of a CPU beside a storage that keeps all busy")
+    node.execute("beer freeze --for 5min", timeout=60)
+    ordered = time.time()
+    wait_until(guard.frozen, EFFECT, "all jobs stand still", interval=0.1, explain=guard.why)
+    print(f"frozen {time.time() - ordered:.1f} s after the order, or earlier")
+    node.execute("systemctl stop 'busy*'; beer resume --why 'it is over'", timeout=60)
+    for job in jobs:
+        report_of(job, timeout=240)
+        assert_one_run(job)
 
 
 # How far the start of a job has come, by what tells of it: the engine is asked for a container; its cgroup is there,

@@ -21,7 +21,6 @@ class Config:
 
     cpu_reserved: str = "25%"
     cpu_allowed: str = ""
-    cpu_idle: bool = False
     memory_reserved: str = "25%"
     memory_swap: str = "100%"
     memory_control_per_cpu: str = "32MiB"
@@ -36,7 +35,6 @@ _WHOLE = 1 << 40
 KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "cpu.reserved": ("cpu_reserved", lambda text: quantity.share_or_cores(text, 1)),
     "cpu.allowed": ("cpu_allowed", quantity.parse_cpus),
-    "cpu.idle": ("cpu_idle", quantity.yes_or_no),
     "memory.reserved": ("memory_reserved", lambda text: quantity.share_or_bytes(text, _WHOLE)),
     "memory.swap": ("memory_swap", lambda text: quantity.share_or_bytes(text, _WHOLE)),
     "memory.control_per_cpu": ("memory_control_per_cpu", quantity.size),

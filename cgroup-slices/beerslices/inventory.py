@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the machine has: physical cores with their hardware threads, by socket, memory, and what its kernel can do."""
+"""What the machine has: physical cores with their hardware threads, by socket, and memory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .quantity import QuantityError, format_cpus, parse_cpus
-
-# The first one with cpu.idle (kernel, commit 304000390f88, "sched: Cgroup SCHED_IDLE support").
-CPU_IDLE_SINCE = (5, 15)
 
 
 class InventoryError(Exception):
@@ -34,8 +31,6 @@ class Core:
 class Inventory:
     cores: tuple[Core, ...]
     memory_bytes: int
-    # Does its kernel know CPUWeight=idle?
-    cpu_idle: bool = False
 
     @property
     def cpus(self) -> frozenset[int]:
@@ -45,8 +40,7 @@ class Inventory:
         sockets: dict[str, list[str]] = {}
         for core in self.cores:
             sockets.setdefault(str(core.socket), []).append(format_cpus(core.cpus))
-        known = {"memory_kib": self.memory_bytes >> 10, "cpu_idle": self.cpu_idle, "sockets": sockets}
-        return json.dumps(known, indent=1)
+        return json.dumps({"memory_kib": self.memory_bytes >> 10, "sockets": sockets}, indent=1)
 
 
 def from_json(text: str, name: str) -> Inventory:
@@ -54,7 +48,7 @@ def from_json(text: str, name: str) -> Inventory:
     try:
         data = json.loads(text)
         cores = [Core(int(socket), parse_cpus(cpus)) for socket, entry in data["sockets"].items() for cpus in entry]
-        return _checked(cores, int(data["memory_kib"]) << 10, bool(data.get("cpu_idle", False)))
+        return _checked(cores, int(data["memory_kib"]) << 10)
     except (ValueError, KeyError, AttributeError, TypeError, QuantityError) as error:
         raise InventoryError(f"{name}: not an inventory ({error})") from error
 
@@ -75,22 +69,12 @@ def from_machine(root: Path = Path("/")) -> Inventory:
         raise InventoryError(f"cannot read the machine's CPUs and memory: {error}") from error
     if match is None:
         raise InventoryError("cannot read the machine's memory: /proc/meminfo has no MemTotal")
-    return _checked(list(cores.values()), int(match[1]) << 10, _cpu_idle(root))
+    return _checked(list(cores.values()), int(match[1]) << 10)
 
 
-def _cpu_idle(root: Path) -> bool:
-    """By its version: when systemd asks for the plan at boot no cgroup has the files of cpu."""
-    try:
-        release = (root / "proc/sys/kernel/osrelease").read_text()
-    except OSError as error:
-        raise InventoryError(f"cannot read the kernel's version: {error}") from error
-    found = re.match(r"(\d+)\.(\d+)", release)
-    return found is not None and (int(found[1]), int(found[2])) >= CPU_IDLE_SINCE
-
-
-def _checked(cores: list[Core], memory: int, cpu_idle: bool) -> Inventory:
+def _checked(cores: list[Core], memory: int) -> Inventory:
     if not cores or memory <= 0:
         raise InventoryError("no cores, or no memory")
     if sum(len(core.cpus) for core in cores) != len({cpu for core in cores for cpu in core.cpus}):
         raise InventoryError("a CPU belongs to two cores")
-    return Inventory(tuple(sorted(cores, key=lambda core: (core.socket, core.first))), memory, cpu_idle)
+    return Inventory(tuple(sorted(cores, key=lambda core: (core.socket, core.first))), memory)

@@ -18,7 +18,6 @@ PATHS = {
 }
 FILES = {
     "AllowedCPUs": "cpuset.cpus",
-    "CPUWeight": "cpu.idle",
     "MemoryMax": "memory.max",
     "MemoryHigh": "memory.high",
     "MemoryMin": "memory.min",
@@ -71,8 +70,6 @@ def differences(plan: Plan, cgroups: Path) -> Iterator[str]:
 def _same(limit: Limit, found: str) -> bool:
     if limit.key == "AllowedCPUs":
         return parse_cpus(found) == parse_cpus(limit.value)
-    if limit.key == "CPUWeight":
-        return found == "1"
     if limit.key.startswith("IO"):
         word = {"IOReadBandwidthMax": "rbps", "IOWriteBandwidthMax": "wbps"}[limit.key]
         return f"{word}={limit.value.split()[1]}" in found.split()

@@ -57,7 +57,6 @@ def make(inventory: Inventory, config: Config) -> Plan:
     allowed, why_cpus = _cpus(inventory, config)
     limits = [
         Limit("beer.slice", "AllowedCPUs", format_cpus(allowed), why_cpus),
-        *_weight(inventory, config),
         *_memory(inventory, config, len(allowed)),
     ]
     for key, text in (("IOReadBandwidthMax", config.control_read), ("IOWriteBandwidthMax", config.control_write)):
@@ -97,16 +96,6 @@ def _cpus(inventory: Inventory, config: Config) -> tuple[frozenset[int], str]:
         f"stay storage's alone (cpu.reserved {config.cpu_reserved})"
     )
     return inventory.cpus - storage, why
-
-
-def _weight(inventory: Inventory, config: Config) -> list[Limit]:
-    """However low its weight, a running job may keep its CPU to the end of its slice while storage waits for it
-    (kernel/sched/features.h, RUN_TO_PARITY). An idle one does not, and its CPU counts as idle for who wakes."""
-    if not config.cpu_idle:
-        return []
-    if not inventory.cpu_idle:
-        raise PlanError("cpu.idle: true: this kernel has no idle cgroups, Linux 5.15 and newer have")
-    return [Limit("beer.slice", "CPUWeight", "idle", "whatever wakes takes a CPU from batch (cpu.idle)")]
 
 
 def _spread(cores: Sequence[Core], count: int) -> list[Core]:

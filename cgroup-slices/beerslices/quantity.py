@@ -32,12 +32,6 @@ def share_or_bytes(text: object, whole: int) -> int:
     raise QuantityError(f"{text!r} is not a size or a share up to 100%; units are %, {', '.join(_BYTES)}")
 
 
-def yes_or_no(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise QuantityError(f"{value!r} is neither true nor false")
-    return value
-
-
 def size(text: object) -> int:
     value, unit = _split(text, "a size", "32MiB")
     if unit not in _BYTES:

@@ -18,7 +18,6 @@ def machine(tmp_path: Path) -> Path:
         (topology / "core_cpus_list").write_text(f"{siblings}\n")
         (topology / "physical_package_id").write_text("0\n")
     (base / "online").write_text("0-3\n")
-    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
-    (tmp_path / "proc/sys/kernel/osrelease").write_text("6.12.48+deb13-amd64\n")
+    (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal:        8388608 kB\nMemFree: 1 kB\n")
     return tmp_path

@@ -14,24 +14,7 @@ def test_a_machine_is_read_with_its_cores(machine: Path) -> None:
     found = inventory.from_machine(machine)
     assert [sorted(core.cpus) for core in found.cores] == [[0, 2], [1, 3]]
     assert found.memory_bytes == 8 << 30
-    assert found.cpu_idle
     assert inventory.from_json(found.to_json(), "x") == found
-
-
-@pytest.mark.parametrize(
-    ("release", "knows"),
-    [("5.15.0\n", True), ("6.1.0-30-amd64\n", True), ("5.14.0-503.el9.x86_64\n", False), ("nonsense\n", False)],
-)
-def test_batch_can_be_idle_where_the_kernel_knows_that(machine: Path, release: str, knows: bool) -> None:
-    (machine / "proc/sys/kernel/osrelease").write_text(release)
-    found = inventory.from_machine(machine)
-    assert found.cpu_idle == knows
-    assert "CPUWeight" not in [limit.key for limit in plan.make(found, Config()).limits]
-    if knows:
-        assert plan.make(found, Config(cpu_idle=True)).value("beer.slice", "CPUWeight") == "idle"
-    else:
-        with pytest.raises(plan.PlanError, match=r"cpu\.idle"):
-            plan.make(found, Config(cpu_idle=True))
 
 
 def test_an_offline_thread_is_not_part_of_the_machine(machine: Path) -> None:
@@ -95,7 +78,6 @@ def cgroups(tmp_path: Path) -> Path:
     files = {
         "beer.slice/cpuset.cpus": "1,3",
         "beer.slice/cpuset.cpus.effective": "1,3",
-        "beer.slice/cpu.idle": "1",
         "beer.slice/memory.max": 6144 * mib,
         "beer.slice/memory.swap.max": 6144 * mib,
         "beer.slice/memory.min": 160 * mib,
@@ -112,7 +94,7 @@ def cgroups(tmp_path: Path) -> Path:
 
 
 def made(machine: Path) -> plan.Plan:
-    return plan.make(inventory.from_machine(machine), Config(cpu_idle=True))
+    return plan.make(inventory.from_machine(machine), Config())
 
 
 def test_limits_in_force_are_no_difference(machine: Path, cgroups: Path) -> None:
@@ -124,7 +106,6 @@ def test_limits_in_force_are_no_difference(machine: Path, cgroups: Path) -> None
     [
         ("beer.slice/cpuset.cpus", "0-3"),
         ("beer.slice/cpuset.cpus", ""),
-        ("beer.slice/cpu.idle", "0"),
         ("beer.slice/memory.max", "max"),
         ("beer.slice/memory.swap.max", "1"),
         ("beer.slice/beer-ctl.slice/io.max", ""),

@@ -12,7 +12,8 @@ use anyhow::{anyhow, bail, Context, Result};
 use policy::{Config, Hold, Shares};
 
 use crate::actuators::{
-    self, gone, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator, SwapActuator,
+    self, gone, now, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator,
+    SwapActuator,
 };
 use crate::clock::Clock;
 use crate::command;
@@ -187,13 +188,11 @@ impl Failsafe {
         // `set-property` cannot say "as the unit file has it". So: back to what was there before, and then our run-time files
         // away, so that they do not hide a later change of the unit file. Not by a daemon-reload, which takes seconds on a
         // busy node, unless it is not known what was there before.
-        let before = Caps::parse(&String::from_utf8_lossy(&text));
-        if let Some(Caps { weight, quota }) = &before {
-            self.set(weight, quota)?;
+        let before = quota(&String::from_utf8_lossy(&text));
+        if let Some(quota) = &before {
+            self.set(quota)?;
         }
-        for name in ["50-CPUWeight.conf", "50-CPUQuota.conf"] {
-            gone(&self.control.join(format!("{}.d", self.unit())).join(name))?;
-        }
+        gone(&self.control.join(format!("{}.d/50-CPUQuota.conf", self.unit())))?;
         if before.is_none() {
             self.systemctl(&["daemon-reload"], RELOAD_DEADLINE)?;
         }
@@ -206,24 +205,15 @@ impl Failsafe {
         if !self.slice.exists() {
             return Ok(false);
         }
-        let now = self.kernel();
-        let ours = Caps { weight: "1".into(), quota: self.cpu_quota.clone() };
-        let capped = Caps::parse(&now).as_ref() == Some(&ours);
+        let has = now(&self.slice, "cpu.max").unwrap_or_default();
+        let capped = quota(&has).as_ref() == Some(&self.cpu_quota);
         // Before the caps and only once: what is there afterwards is ours, also if systemd was slow and we were killed.
-        let marked = self.mark(if given_back && !capped { &now } else { "" });
+        let marked = self.mark(if given_back && !capped { &has } else { "" });
         if !capped {
-            self.set(&ours.weight, &ours.quota)?;
+            self.set(&self.cpu_quota)?;
         }
         marked?;
         Ok(!capped)
-    }
-
-    fn kernel(&self) -> String {
-        let line = |file| {
-            let value = std::fs::read_to_string(self.slice.join(file)).unwrap_or_default();
-            format!("{file} {}\n", value.trim())
-        };
-        ["cpu.weight", "cpu.max"].map(line).concat()
     }
 
     /// Writes down what was there before, unless that is known already.
@@ -238,9 +228,8 @@ impl Failsafe {
         }
     }
 
-    fn set(&self, weight: &str, quota: &str) -> Result<()> {
-        let (weight, quota) = (format!("CPUWeight={weight}"), format!("CPUQuota={quota}"));
-        self.systemctl(&["set-property", "--runtime", self.unit(), &weight, &quota], DEADLINE)
+    fn set(&self, quota: &str) -> Result<()> {
+        self.systemctl(&["set-property", "--runtime", self.unit(), &format!("CPUQuota={quota}")], DEADLINE)
     }
 
     /// The slice, and every job in it: the guard may have frozen some of them only.
@@ -279,27 +268,12 @@ impl Failsafe {
     }
 }
 
-/// What systemd is told in order to get certain limits of the kernel.
-#[derive(Debug, PartialEq, Eq)]
-struct Caps {
-    weight: String,
-    /// Empty = none.
-    quota: String,
-}
-
-impl Caps {
-    /// From lines of `cpu.weight` and `cpu.max` (kernel, cgroup-v2.rst). `None` where systemd cannot be told just that.
-    fn parse(text: &str) -> Option<Caps> {
-        let (mut weight, mut quota) = (None, None);
-        for line in text.lines() {
-            match line.split_whitespace().collect::<Vec<_>>()[..] {
-                ["cpu.weight", value] => weight = value.parse::<u32>().ok().filter(|w| (1..=10_000).contains(w)),
-                ["cpu.max", "max", _] => quota = Some(String::new()),
-                ["cpu.max", time, period] => quota = percent(time, period),
-                _ => {}
-            }
-        }
-        Some(Caps { weight: weight?.to_string(), quota: quota? })
+/// What systemd is told in order to get this `cpu.max` (kernel, cgroup-v2.rst); empty = no quota. `None` where it cannot be told just that.
+fn quota(text: &str) -> Option<String> {
+    match text.split_whitespace().collect::<Vec<_>>()[..] {
+        ["max", _] => Some(String::new()),
+        [time, period] => percent(time, period),
+        _ => None,
     }
 }
 
@@ -318,22 +292,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_before_are_said_in_systemd_s_words() {
+    fn the_quota_before_is_said_in_systemd_s_words() {
         for (text, expected) in [
-            ("cpu.weight 50\ncpu.max max 100000\n", Some(("50", ""))),
-            ("cpu.weight 100\ncpu.max 150000 100000\n", Some(("100", "150%"))),
-            ("cpu.weight 1\ncpu.max 155555 100000\n", Some(("1", "155.55%"))),
-            // CPUWeight=idle, what systemd refuses, and what is cut off or of another version.
-            ("cpu.weight 0\ncpu.max max 100000\n", None),
-            ("cpu.weight 10001\ncpu.max max 100000\n", None),
-            ("cpu.weight 50\ncpu.max 18446744073709551615 1\n", None),
-            ("cpu.weight 50\ncpu.max 10 0\n", None),
-            ("cpu.weight 50\n", None),
+            ("max 100000\n", Some("")),
+            ("150000 100000\n", Some("150%")),
+            ("155555 100000\n", Some("155.55%")),
+            // What systemd refuses, and what is cut off or of another version.
+            ("18446744073709551615 1\n", None),
+            ("10 0\n", None),
+            ("50\n", None),
+            ("cpu.weight 50\ncpu.max max 100000\n", None),
             ("set by beer-guard failsafe\n", None),
             ("", None),
         ] {
-            let expected = expected.map(|(weight, quota)| Caps { weight: weight.into(), quota: quota.into() });
-            assert_eq!(Caps::parse(text), expected, "{text:?}");
+            assert_eq!(quota(text).as_deref(), expected, "{text:?}");
         }
     }
 }

@@ -22,7 +22,6 @@ fn fake_systemctl(folders: &NodeFolders) -> guardd::failsafe::Failsafe {
     std::os::unix::fs::symlink(folders.slice(), folders.path("slice")).unwrap();
     std::fs::write(folders.slice().join("cgroup.freeze"), "1\n").unwrap();
     std::fs::write(folders.slice().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
-    std::fs::write(folders.slice().join("cpu.weight"), "50\n").unwrap();
     std::fs::write(folders.slice().join("cpu.max"), "150000 100000\n").unwrap();
     guardd::failsafe::Failsafe {
         slice: folders.slice(),
@@ -42,8 +41,8 @@ fn systemctl_said(folders: &NodeFolders) -> String {
     std::fs::read_to_string(folders.path("systemctl.said")).unwrap_or_default()
 }
 
-const CAPS: &str = "set-property --runtime beer-jobs.slice CPUWeight=1 CPUQuota=100%\n";
-const AS_BEFORE: &str = "set-property --runtime beer-jobs.slice CPUWeight=50 CPUQuota=150%\n";
+const CAPS: &str = "set-property --runtime beer-jobs.slice CPUQuota=100%\n";
+const AS_BEFORE: &str = "set-property --runtime beer-jobs.slice CPUQuota=150%\n";
 
 #[test]
 fn failsafe_after_a_crash_caps_once_and_thaws_only_on_purpose() {
@@ -154,14 +153,14 @@ fn the_dead_man_waits_for_a_stale_heartbeat_and_lifts_when_it_is_back() {
 
     let dropins = folders.path("control/beer-jobs.slice.d");
     std::fs::create_dir_all(&dropins).unwrap();
-    for name in ["50-CPUWeight.conf", "50-CPUQuota.conf", "50-MemoryHigh.conf"] {
+    for name in ["50-CPUQuota.conf", "50-MemoryHigh.conf"] {
         std::fs::write(dropins.join(name), "").unwrap();
     }
     folders.write_state(NodeState::Open, monotonic_ns());
     assert!(failsafe.dead_man(limit, &clock).unwrap().lifted);
     assert_eq!(failsafe.dead_man(limit, &clock).unwrap().sentence(), None, "once");
     assert_eq!(systemctl_said(&folders), format!("{CAPS}{AS_BEFORE}"), "and no daemon-reload: it takes seconds");
-    assert!(dropins.join("50-MemoryHigh.conf").exists() && !dropins.join("50-CPUWeight.conf").exists());
+    assert!(dropins.join("50-MemoryHigh.conf").exists() && !dropins.join("50-CPUQuota.conf").exists());
 }
 
 #[test]
@@ -199,31 +198,28 @@ fn what_a_guard_had_left_is_not_taken_for_what_was_there_before() {
 fn what_was_there_before_is_known_whatever_happens_in_between() {
     let folders = NodeFolders::new();
     let failsafe = fake_systemctl(&folders);
-    let limits = || ["cpu.weight", "cpu.max"].map(|f| std::fs::read_to_string(folders.slice().join(f)).unwrap());
-    let before = limits();
+    let limit = || std::fs::read_to_string(folders.slice().join("cpu.max")).unwrap();
+    let before = limit();
     // systemd does what it is told, but systemctl is gone by then; and then it is capped again.
     std::fs::write(folders.path("slow"), "").unwrap();
     assert!(failsafe.after_exit(false).is_err());
     std::fs::remove_file(folders.path("slow")).unwrap();
     assert!(!failsafe.after_exit(false).unwrap().capped, "the kernel has the caps");
     assert!(failsafe.lift().unwrap());
-    assert_eq!(limits(), before);
+    assert_eq!(limit(), before);
     assert!(!failsafe.lift().unwrap(), "once");
     // Lifted, but killed before it could say so: the next cap is a cap.
     assert!(failsafe.after_exit(false).unwrap().capped);
-    for (file, text) in ["cpu.weight", "cpu.max"].iter().zip(&before) {
-        std::fs::write(folders.slice().join(file), text).unwrap();
-    }
+    std::fs::write(folders.slice().join("cpu.max"), &before).unwrap();
     assert!(failsafe.after_exit(false).unwrap().capped);
     assert!(failsafe.lift().unwrap());
-    assert_eq!(limits(), before);
+    assert_eq!(limit(), before);
 }
 
 #[test]
 fn caps_of_unknown_origin_are_lifted_by_a_reload() {
     let folders = NodeFolders::new();
     let failsafe = fake_systemctl(&folders);
-    std::fs::write(folders.slice().join("cpu.weight"), "1\n").unwrap();
     std::fs::write(folders.slice().join("cpu.max"), "100000 100000\n").unwrap();
     assert!(!failsafe.after_exit(false).unwrap().capped);
     assert!(failsafe.lift().unwrap());

@@ -40,7 +40,7 @@ fn set_property(systemctl: &Path, unit: &str, properties: &[String], deadline: D
 }
 
 /// What is in a file of the cgroup; `None` = there is none.
-fn now(folder: &Path, file: &str) -> Option<String> {
+pub(crate) fn now(folder: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim_end().to_owned())
 }
 
