@@ -121,7 +121,6 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     assert squeezed < 2 * FLOOR, "a quota of a twentieth of a CPU"
     assert free > 4 * squeezed
     now = knobs(node)
-    assert now[2] == "1", "idle: whoever else is there goes first"
     assert now[3] != "max"
     assert set(guard.status()["squeezed"]) == RESOURCES
     wait_until(lambda: network_limits(node) == 2, 60, "the network is limited", explain=guard.why)
@@ -153,7 +152,9 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     old = guard.pid()
     node.execute("systemctl kill -s KILL beer-guard")
     wait_until(lambda: guard.pid() not in (0, old), 60, "another guard", explain=guard.why)
-    wait_until(idle, 120, "it gives batch less, too", explain=guard.why)
+    # A whole core is the fail-safe's.
+    part = f"[ $(cut -d' ' -f1 {JOBS}/cpu.max) -lt 100000 ]"
+    wait_until(lambda: not node.execute(part, check=False).status, 120, "it gives batch less, too", explain=guard.why)
     set_value(node, "1")
     as_before = f"all is as it was before: {before}"
     wait_until(lambda: knobs(node) == before, 300, as_before, explain=lambda: str(knobs(node)))
