@@ -89,7 +89,7 @@ def heartbeat_age(node: Machine) -> float:
     return float(node.execute("date +%s").stdout) - float(value) if value not in ("", "undefined") else float("inf")
 
 
-BUSY = "cpu=$(nproc); while [ $cpu -gt 0 ]; do cpu=$((cpu-1)); systemd-run --quiet --slice=storage.slice --unit=busy$cpu "
+BUSY = "for cpu in $(seq $(nproc)); do systemd-run --quiet --slice=storage.slice --unit=busy$cpu "
 BUSY += "sh -c 'while :; do :; done'; done"
 EFFECT = 10.0  # DESIGN 4.5: then a freeze without effect is told as one
 
