@@ -50,6 +50,7 @@ class Guard:
         self._node.execute(
             "systemctl stop beer-deadman.timer && systemctl kill -s KILL beer-guard && "
             f"for knob in {JOBS}/cgroup.freeze {JOBS}/*/cgroup.freeze; do [ ! -e $knob ] || echo 0 > $knob; done; "
+            f"lifted=/run/beer/guard/idle-lifted; [ ! -e $lifted ] || {{ echo 1 > {JOBS}/cpu.idle; rm $lifted; }}; "
             "systemctl set-property --runtime beer-jobs.slice IOReadIOPSMax= IOWriteIOPSMax= IOReadBandwidthMax= "
             "IOWriteBandwidthMax= && "
             f"for knob in {JOBS}/io.max {JOBS}/*/io.max; do [ ! -e $knob ] || "

@@ -12,6 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
+use super::freeze::IDLE_LIFTED;
 use super::{gone, now, set_property, unit, write};
 use crate::failsafe::{percent, Failsafe};
 
@@ -244,7 +245,7 @@ impl SqueezeActuator {
                     (time, period) => percent(time, period),
                 });
                 // What the weight is then differs between kernels.
-                let idle = file("cpu.idle").is_some_and(|idle| idle == "1");
+                let idle = file("cpu.idle").is_some_and(|idle| idle == "1") || self.run.join(IDLE_LIFTED).exists();
                 let weight = file("cpu.weight").map(|weight| if idle { "idle".into() } else { weight });
                 let values = [file("cpuset.cpus"), quota, weight];
                 // Without a cpuset of its own it has its parent's, and systemd makes one for it.

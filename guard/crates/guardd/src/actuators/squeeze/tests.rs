@@ -173,6 +173,13 @@ fn a_site_s_own_idle_stays_so() {
     rig.put("cpu.idle", "0\n");
     rig.make(1.0, 1.0);
     assert_eq!(rig.kernel(), "0-7|max 100000|1|max");
+    // Not just now, because all stand still.
+    rig.put("cpu.idle", "0\n");
+    rig.put("cpu.weight", "100\n");
+    std::fs::write(rig.folder.path().join("idle-lifted"), "unit").unwrap();
+    rig.make(0.5, 1.0);
+    rig.make(1.0, 1.0);
+    assert_eq!(rig.kernel(), "0-7|max 100000|1|max");
 }
 
 #[test]
