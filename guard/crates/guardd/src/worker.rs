@@ -516,6 +516,15 @@ mod tests {
         let (mut worker, inbox) = worker(&slice);
         let (wishes, wished) = sync_channel(QUEUE);
         let disks: Arc<[(u32, u32)]> = [(8, 16)].into();
+        worker.know(Arc::clone(&disks));
+        // Another thread makes the kernel ready for limits, which has nothing of that in its file.
+        for _ in 0..5000 {
+            if std::fs::read(slice.join("io.max")).is_ok_and(|armed| !armed.is_empty()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::write(slice.join("io.max"), "").unwrap();
         wishes.send(Wish { disks: Arc::clone(&disks), ..Wish::nothing(1) }).unwrap();
         wishes.send(Wish { disks, little: true, ..Wish::nothing(2) }).unwrap();
         drop(wishes);
