@@ -53,6 +53,11 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     times.append(time.time())
     node.execute("beer freeze --for 10m")
     wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+    drifts = guard.metric("beer_limit_drifts_total", absent=0)
+    node.execute("truncate --size 0 /run/beer/control/shaping")
+    seen = "what storage daemons are told is put right"
+    wait_until(lambda: guard.metric("beer_limit_drifts_total") > drifts, 30, seen, explain=guard.why)
+    assert node.execute("stat -c %s /run/beer/control/shaping").stdout.strip() != "0"
     time.sleep(QUIET)
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)

@@ -73,6 +73,8 @@ pub struct ShapingActuator {
     path: PathBuf,
     fd: Option<OwnedFd>,
     buffer: [u8; SHAPING_BYTES],
+    /// So much of the buffer was written.
+    used: usize,
     sequence: u64,
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
     written: Option<Wanted>,
@@ -91,6 +93,7 @@ impl ShapingActuator {
             path: folder.join(Self::NAME),
             fd: None,
             buffer: [0; SHAPING_BYTES],
+            used: 0,
             sequence: 0,
             written: None,
             lease_until_ns: 0,
@@ -130,6 +133,20 @@ impl ShapingActuator {
         }
     }
 
+    /// Has somebody else written there, or taken the file away? The next [`Self::keep`] puts it right.
+    pub fn drifted(&mut self) -> bool {
+        let (Some(fd), true) = (&self.fd, self.written.is_some()) else { return false };
+        let mut found = [0; SHAPING_BYTES];
+        let found = &mut found[..self.used];
+        let same = in_its_place(fd)
+            && rustix::io::pread(fd, &mut *found, 0) == Ok(self.used)
+            && *found == self.buffer[..self.used];
+        if !same {
+            (self.fd, self.written) = (None, None);
+        }
+        !same
+    }
+
     fn write(&mut self, wanted: &Wanted, now_ns: u64) -> Result<(), Errno> {
         let fd = match self.fd.take().filter(in_its_place) {
             Some(fd) => fd,
@@ -146,9 +163,10 @@ impl ShapingActuator {
             allowances: &records[..count],
         };
         let bytes = shaping.encode(&mut self.buffer);
+        self.used = bytes.len();
         let written = rustix::io::pwrite(&fd, bytes, 0)?;
         self.fd = Some(fd);
-        if written == bytes.len() {
+        if written == self.used {
             Ok(())
         } else {
             Err(Errno::NOSPC)
@@ -162,7 +180,7 @@ fn in_its_place(fd: &OwnedFd) -> bool {
 }
 
 fn open(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
     rustix::fs::ftruncate(&fd, SHAPING_BYTES as u64)?;
     Ok(fd)
@@ -218,6 +236,31 @@ mod tests {
         std::fs::remove_file(actuator.path()).unwrap();
         actuator.keep(Held::Everything, 6 * SECOND_NS);
         assert_eq!(lease(folder.path()), 6 * SECOND_NS + LEASE_NS);
+    }
+
+    #[test]
+    fn what_somebody_else_has_written_is_seen_and_put_right() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        assert!(!actuator.drifted(), "nothing is ours");
+        for held in [Held::Everything, Held::Nothing] {
+            actuator.keep(held, SECOND_NS);
+            assert!(!actuator.drifted());
+            let ours = std::fs::read(actuator.path()).unwrap();
+            let mut other = ours.clone();
+            other[24] ^= 1;
+            let mischief: [&dyn Fn(&Path); 3] =
+                [&|path| std::fs::write(path, &other).unwrap(), &|path| std::fs::write(path, "").unwrap(), &|path| {
+                    std::fs::remove_file(path).unwrap()
+                }];
+            for mischief in mischief {
+                mischief(actuator.path());
+                assert!(actuator.drifted());
+                actuator.keep(held, SECOND_NS + 1);
+                assert_eq!(std::fs::read(actuator.path()).unwrap().len(), SHAPING_BYTES);
+                assert!(!actuator.drifted() && actuator.written == Some(held.into()));
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{deliver, ControlLoop};
 use crate::actuators::freeze::Drift;
 use crate::actuators::Freezer;
 use crate::report::Message;
-use crate::shared::SignalHealth;
+use crate::shared::{Shared, SignalHealth};
 use crate::signals::{Reading, Signal, Worst};
 
 /// A signal that has been broken for longer than this, and for two of its periods, is missed.
@@ -31,7 +31,7 @@ impl Slot {
 }
 
 impl<F: Freezer> ControlLoop<F> {
-    /// Once a second: the files of the cgroups, and whether somebody else wrote our knob.
+    /// Once a second: the files of the cgroups, and whether somebody else wrote our knobs.
     pub(super) fn look_around(&mut self, now_ns: u64) {
         // First who has ended: his knob is gone, and nobody has changed it.
         self.board.jobs.look_again(self.board.hold.any(), &self.board.throttles.jobs(), now_ns);
@@ -40,6 +40,10 @@ impl<F: Freezer> ControlLoop<F> {
         if drift == Some(Drift::Changed) {
             self.totals.drifts += 1;
             self.send(Message::Drifted { of: "who stands still and who does not", at_ns: now_ns });
+        }
+        if self.shaping.drifted() {
+            Shared::count(&self.shared.limit_drifts);
+            self.send(Message::Drifted { of: "what batch may do through the storage daemons", at_ns: now_ns });
         }
         let before = self.node.slice_present();
         let first = !self.node.looked();

@@ -368,6 +368,19 @@ fn capacity_is_offered_only_while_jobs_may_start() {
 }
 
 #[test]
+fn what_somebody_else_writes_for_the_storage_daemons_is_put_right_and_told() {
+    let mut rig = frozen_rig();
+    let path = rig.control.shaping.path().to_owned();
+    let length = std::fs::read(&path).unwrap().len();
+    std::fs::write(&path, "x").unwrap();
+    rig.pass(SECOND_NS + TICK_NS);
+    assert_eq!(std::fs::read(&path).unwrap().len(), length);
+    assert_eq!(rig.control.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
+    let told = |m: &Message| matches!(m, Message::Drifted { of: "what batch may do through the storage daemons", .. });
+    assert_eq!(rig.messages().iter().filter(|m| told(m)).count(), 1);
+}
+
+#[test]
 fn what_somebody_else_thaws_is_frozen_again_within_a_second() {
     let mut rig = frozen_rig();
     lock(&rig.knob.0).asked = Hold::Nobody;

@@ -82,7 +82,7 @@ metrics! {
     Gauge THROTTLE_SHARE "beer_throttle_share_ratio" "Share that the jobs which made the disk slow get of what they did there then (it may come to be more than 1); absent where nobody is limited."
     Gauge THROTTLED_JOBS "beer_throttled_jobs" "Jobs that are limited on the disk."
     Gauge BATCH_ALLOWED "beer_batch_allowed_ratio" "Share that batch as a whole may have of the CPU, memory or network that it has when storage is well."
-    Counter LIMIT_DRIFTS "beer_limit_drifts_total" "Times somebody else had changed a limit of a job, or of batch as a whole."
+    Counter LIMIT_DRIFTS "beer_limit_drifts_total" "Times somebody else had changed a limit of a job, of batch as a whole, or of what it does through the storage daemons."
     Gauge BATCH_HELD "beer_storage_batch_held" "1 while batch requests wait in the storage daemons."
     Gauge SHAPING_FAILED "beer_shaping_write_failed" "1 while the shaping segment cannot be written."
     Counter DRIFTS "beer_freezer_drifts_total" "Times somebody else had written cgroup.freeze of the jobs."
