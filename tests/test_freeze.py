@@ -103,12 +103,18 @@ def test_a_freeze_takes_effect_while_storage_keeps_every_cpu_busy(node: Machine,
     for scope in scopes:
         batch.signal(scope)
     node.execute(BUSY, timeout=60)
+    idle = f"cat {JOBS}/cpu.idle"
+    assert node.execute(idle).stdout.strip() == "1"
     got = per_second(node, f"sed -n 's/^usage_usec //p' {JOBS}/cpu.stat")
     print(f"jobs get {got / 1e4:.2f} % of a CPU beside a storage that keeps all busy")
-    node.execute("beer freeze --for 5min", timeout=60)
+    assert got < 1e4, "storage does not keep all busy: this shows nothing"
+    # Meanwhile systemd sets something in that slice, and with it all that it knows of.
+    node.execute("beer freeze --for 5min && systemctl set-property --runtime beer-jobs.slice IOWeight=100", timeout=60)
     ordered = time.time()
-    wait_until(guard.frozen, EFFECT, "all jobs stand still", interval=0.1, explain=guard.why)
+    frozen = f"grep -q '^frozen 1' {JOBS}/cgroup.events"
+    wait_until(lambda: not node.execute(frozen, check=False).status, EFFECT, "all jobs stand still", explain=guard.why)
     print(f"frozen {time.time() - ordered:.1f} s after the order, or earlier")
+    wait_until(lambda: node.execute(idle).stdout.strip() == "1", 10, "they are idle again", explain=guard.why)
     node.execute("systemctl stop 'busy*'; beer resume --why 'it is over'", timeout=60)
     for job in jobs:
         report_of(job, timeout=240)

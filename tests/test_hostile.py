@@ -39,6 +39,7 @@ INTERFACE = "enp0s3"
 # As if nobody had put storage before batch.
 UNPROTECTED = (
     "systemctl set-property --runtime beer.slice AllowedCPUs=$(cat /sys/devices/system/cpu/online) CPUWeight=10000 && "
+    "systemctl set-property --runtime beer-jobs.slice CPUWeight=100 && "
     "systemctl set-property --runtime storage.slice CPUWeight=1"
 )
 CASES = [

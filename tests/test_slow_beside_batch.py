@@ -24,6 +24,7 @@ from test_squeeze import cpus_used
 
 BEFORE_STORAGE = (
     "systemctl set-property --runtime beer.slice AllowedCPUs=$(cat /sys/devices/system/cpu/online) CPUWeight=1000 && "
+    "systemctl set-property --runtime beer-jobs.slice CPUWeight=100 && "
     "systemctl set-property --runtime storage.slice CPUWeight=100"
 )
 HOGS = ["burn --seconds 900"] * 6

@@ -27,7 +27,7 @@ NODE_FACTS = {
     "schedulers": "grep . /sys/block/vd*/queue/scheduler",
     "allowed_cpus": "cat /sys/fs/cgroup/beer.slice/cpuset.cpus.effective",
     "cpu_max": "cat /sys/fs/cgroup/beer.slice/cpu.max",
-    "cpu_idle": "cat /sys/fs/cgroup/beer.slice/cpu.idle",
+    "cpu_idle": "cat /sys/fs/cgroup/beer.slice/beer-jobs.slice/cpu.idle",
     "data_disks": "findmnt -nr -o TARGET,SOURCE,MAJ:MIN -t ext4",
     "clocksource": "cat /sys/devices/system/clocksource/clocksource0/current_clocksource",
 }

@@ -88,7 +88,7 @@ def test_slices_have_the_properties_of_contract_4_1() -> None:
     )
     assert int(storage["CPUWeight"]) > 10 * int(beer["CPUWeight"])
     assert int(storage["IOWeight"]) > 10 * int(beer["IOWeight"])
-    # Jobs only: who below beer.slice is to freeze or to end them needs a part of a CPU that storage keeps busy, too.
+    # Jobs only: HTCondor and the engine get their part of a CPU that storage keeps busy, too.
     assert (beer["CPUWeight"], jobs["CPUWeight"]) == ("10", "idle")
     assert storage["MemorySwapMax"] == "0"
     assert storage["ManagedOOMPreference"] == "omit"

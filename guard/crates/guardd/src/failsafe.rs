@@ -239,6 +239,8 @@ impl Failsafe {
         let mut freezer = SliceFreezer::remembering(&self.slice, &self.run);
         freezer.know(&jobs);
         if !freezer.asked().is_some_and(|hold| hold.any()) {
+            // Somebody who had been killed, or an operator, was in the middle of it.
+            freezer.stands(Hold::Nobody);
             return Ok(false);
         }
         match freezer.write(Hold::Nobody) {

@@ -76,7 +76,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
         shared: Arc::clone(&shared),
         outbox,
         signals: signals::all(config, owner),
-        freezer: SliceFreezer::remembering(&slice, &config.paths.run),
+        freezer: SliceFreezer::remembering(&slice, &config.paths.run).dry_run(config.node.dry_run),
         shaping: ShapingActuator::new(&config.paths.control),
         worker: wishes,
         state_file,

@@ -185,7 +185,7 @@ fn a_systemd_that_says_no_does_not_keep_jobs_frozen() {
 fn what_a_guard_had_left_is_not_taken_for_what_was_there_before() {
     let folders = NodeFolders::new();
     let mut failsafe = fake_systemctl(&folders);
-    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs=0-3 CPUQuota=150% CPUWeight=50\n").unwrap();
+    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs=0-3 CPUQuota=150%\n").unwrap();
     std::fs::write(folders.slice().join("cpu.max"), "5000 100000\n").unwrap();
     let systemctl = std::mem::replace(&mut failsafe.systemctl, Path::new("/bin/false").into());
     failsafe.after_exit(false).unwrap_err();
@@ -259,17 +259,14 @@ fn what_a_guard_took_from_all_of_batch_is_given_back_before_the_caps() {
     let failsafe = fake_systemctl(&folders);
     std::fs::write(folders.slice().join("cpuset.cpus"), "0\n").unwrap();
     std::fs::write(folders.slice().join("cpu.max"), "25000 100000\n").unwrap();
-    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs= CPUQuota=150% CPUWeight=50\n").unwrap();
+    std::fs::write(folders.path("run/squeezed"), "cpu AllowedCPUs= CPUQuota=150%\n").unwrap();
     let drop_in = folders.path("control/beer-jobs.slice.d/50-AllowedCPUs.conf");
     std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
     std::fs::write(&drop_in, "").unwrap();
     assert!(failsafe.after_exit(false).unwrap().capped);
     // It had none of its own: all that there can be, where that is known.
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
-    let back = format!(
-        "set-property --runtime -- beer-jobs.slice AllowedCPUs={} CPUQuota=150% CPUWeight=50\n",
-        cpus.trim_end()
-    );
+    let back = format!("set-property --runtime -- beer-jobs.slice AllowedCPUs={} CPUQuota=150%\n", cpus.trim_end());
     assert_eq!(systemctl_said(&folders), format!("{back}{CAPS}"));
     assert!(!drop_in.exists() && !folders.path("run/squeezed").exists());
     folders.write_state(NodeState::Closed, monotonic_ns());

@@ -16,7 +16,6 @@ use rustix::io::Errno;
 
 use crate::jobs::JobTable;
 
-pub(super) use brakes::IDLE_LIFTED;
 pub use slice::SliceFreezer;
 
 /// After this long a write without effect is reported as such (DESIGN 4.5: at most 10 s).
@@ -49,8 +48,10 @@ pub trait Freezer: Send {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError>;
     /// What was last asked for, by anybody; `None` = no slice.
     fn asked(&mut self) -> Option<Hold>;
-    /// Is it so, as far as it was ours to do? `None` = no slice.
+    /// Is it so, as far as it was ours to do? `None` = no slice. Until it is they get the CPU that they need for it.
     fn stands(&mut self, hold: Hold) -> Option<bool>;
+    /// Somebody is to end, and needs CPU for that.
+    fn leaving(&mut self, somebody: bool);
     /// Becomes ready (`POLLPRI`) when that may have changed.
     fn changes(&self) -> Option<BorrowedFd<'_>>;
     /// Jobs have come or gone.
@@ -144,7 +145,14 @@ impl<F: Freezer> FreezeActuator<F> {
         let asked = self.freezer.asked()?;
         let drift = asked != self.applied;
         self.applied = asked;
+        // Also where nobody waits for it any more, or an earlier guard began it.
+        self.freezer.stands(asked);
         Some(if drift { Drift::Changed } else { Drift::None })
+    }
+
+    /// Is somebody to end?
+    pub fn leaving(&mut self, somebody: bool) {
+        self.freezer.leaving(somebody);
     }
 
     /// Jobs have come or gone; to who has gone nothing more can be done.

@@ -24,6 +24,8 @@ struct JobKnob {
 pub struct SliceFreezer {
     slice: Knob,
     brakes: Brakes,
+    /// Somebody is to end.
+    leaving: bool,
     /// By place.
     jobs: Vec<Option<JobKnob>>,
     /// Whom we froze, or found frozen when we came. Who stands still otherwise was suspended by somebody else
@@ -45,6 +47,7 @@ impl SliceFreezer {
         SliceFreezer {
             slice: Knob::new(slice.into()),
             brakes: Brakes::default(),
+            leaving: false,
             jobs: Vec::new(),
             ours: JobSet::default(),
             known: false,
@@ -66,6 +69,15 @@ impl SliceFreezer {
             brakes: Brakes::new(run),
             ..SliceFreezer::new(slice)
         }
+    }
+
+    /// One that only says what others do, if so.
+    #[must_use]
+    pub fn dry_run(mut self, dry: bool) -> Self {
+        if dry {
+            self.brakes = Brakes::default();
+        }
+        self
     }
 
     /// Name of the file in the run folder.
@@ -107,6 +119,20 @@ impl SliceFreezer {
         outcome
     }
 
+    /// What the kernel says.
+    fn seen(&mut self, hold: Hold) -> Option<bool> {
+        self.awaited = None;
+        let frozen = self.slice.frozen()?;
+        let Hold::Jobs(set) = hold else { return Some(frozen == hold.any()) };
+        if frozen {
+            return Some(false);
+        }
+        let runs = |(place, knob): (usize, &mut Knob)| (set.contains(place) && !knob.frozen()?).then_some(place);
+        let running = self.jobs().find_map(runs);
+        self.awaited = running;
+        Some(self.awaited.is_none())
+    }
+
     /// Writes down whose freeze is ours. Below /run: waits for no disk. Without it all that is found frozen counts as ours.
     fn remember(&mut self, ours: &JobSet) {
         let Some(file) = &self.memory else { return };
@@ -126,13 +152,12 @@ impl SliceFreezer {
 
 impl Freezer for SliceFreezer {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
-        if hold != Hold::All {
+        if !hold.any() && !self.leaving {
             self.brakes.put_back(&self.slice.cgroup);
         }
         match hold {
-            // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference. Who waits for his quota is
-            // told before it is lifted: nothing comes before that one write.
-            Hold::All => self.slice.write(true).map(|()| self.brakes.lift(&self.slice.cgroup)),
+            // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
+            Hold::All => self.slice.write(true),
             // First they, then their parent: nobody runs for a moment who is not to.
             Hold::Jobs(set) => self.write_jobs(&set).and_then(|()| self.slice.write(false)),
             Hold::Nobody => self.write_jobs(&JobSet::default()).and(self.slice.write(false)),
@@ -150,16 +175,18 @@ impl Freezer for SliceFreezer {
     }
 
     fn stands(&mut self, hold: Hold) -> Option<bool> {
-        self.awaited = None;
-        let frozen = self.slice.frozen()?;
-        let Hold::Jobs(set) = hold else { return Some(frozen == hold.any()) };
-        if frozen {
-            return Some(false);
+        let stands = self.seen(hold)?;
+        let cgroup = &self.slice.cgroup;
+        match stands {
+            false if hold.any() => self.brakes.lift(cgroup, hold == Hold::All),
+            _ if self.leaving => self.brakes.lift(cgroup, false),
+            _ => self.brakes.put_back(cgroup),
         }
-        let runs = |(place, knob): (usize, &mut Knob)| (set.contains(place) && !knob.frozen()?).then_some(place);
-        let running = self.jobs().find_map(runs);
-        self.awaited = running;
-        Some(self.awaited.is_none())
+        Some(stands)
+    }
+
+    fn leaving(&mut self, somebody: bool) {
+        self.leaving = somebody;
     }
 
     fn changes(&self) -> Option<BorrowedFd<'_>> {

@@ -19,6 +19,8 @@ pub struct Recording {
     pub error: Option<FreezeError>,
     /// There is no slice.
     pub missing: bool,
+    /// Somebody is to end.
+    pub leaving: bool,
 }
 
 /// A knob that records.
@@ -48,6 +50,9 @@ impl Freezer for RecordingFreezer {
     fn stands(&mut self, hold: Hold) -> Option<bool> {
         let recording = self.0.lock().unwrap();
         (!recording.missing).then_some(recording.frozen == hold)
+    }
+    fn leaving(&mut self, somebody: bool) {
+        self.0.lock().unwrap().leaving = somebody;
     }
     fn changes(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -67,3 +67,109 @@ fn a_slice_that_is_not_there() {
     assert_eq!(freezer.write(Hold::All), Err(FreezeError::Missing));
     assert_eq!((freezer.asked(), freezer.stands(Hold::All)), (None, None));
 }
+
+/// An idle slice with one job, in files; the run folder of its guard is `run`.
+struct Idle {
+    folder: tempfile::TempDir,
+}
+
+impl Idle {
+    fn new() -> Idle {
+        let idle = Idle { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir_all(idle.slice().join("docker-a.scope")).unwrap();
+        std::fs::create_dir(idle.run()).unwrap();
+        for folder in ["", "docker-a.scope/"] {
+            idle.put(&format!("{folder}cgroup.freeze"), "0");
+            idle.put(&format!("{folder}cgroup.events"), "populated 1\nfrozen 0\n");
+        }
+        idle.put("cpu.idle", "1");
+        idle
+    }
+
+    fn slice(&self) -> std::path::PathBuf {
+        self.folder.path().join("slice")
+    }
+
+    fn run(&self) -> std::path::PathBuf {
+        self.folder.path().join("run")
+    }
+
+    fn put(&self, file: &str, text: &str) {
+        std::fs::write(self.slice().join(file), text).unwrap();
+    }
+
+    fn freezer(&self) -> SliceFreezer {
+        let mut freezer = SliceFreezer::remembering(self.slice(), &self.run());
+        let mut jobs = JobTable::new(self.slice());
+        jobs.look(true, &policy::JobSet::default());
+        freezer.know(&jobs);
+        freezer
+    }
+
+    fn is_idle(&self) -> bool {
+        std::fs::read_to_string(self.slice().join("cpu.idle")).unwrap() == "1"
+    }
+}
+
+#[test]
+fn who_is_to_stand_still_is_not_idle_until_he_does() {
+    let idle = Idle::new();
+    let mut actuator = FreezeActuator::new(idle.freezer());
+    assert_eq!(actuator.apply(Hold::All, 0, || 1), None);
+    assert!(!idle.is_idle());
+    // systemd sets something there.
+    idle.put("cpu.idle", "1");
+    assert_eq!(actuator.read_back(2), None);
+    assert!(!idle.is_idle());
+    idle.put("cgroup.events", "populated 1\nfrozen 1\n");
+    assert_eq!(actuator.read_back(3).unwrap().seen, Ok(true));
+    assert!(idle.is_idle());
+    // One of them alone, after which all run again before he does stand still.
+    idle.put("cgroup.events", "populated 1\nfrozen 0\n");
+    let job: policy::JobSet = [0].into_iter().collect();
+    assert_eq!(actuator.apply(Hold::Jobs(job), 4, || 5), None);
+    assert!(!idle.is_idle());
+    actuator.apply(Hold::Nobody, 6, || 7);
+    assert!(idle.is_idle());
+}
+
+#[test]
+fn an_earlier_guard_s_freeze_takes_effect_too_and_what_it_has_lifted_is_put_back() {
+    let idle = Idle::new();
+    idle.freezer().write(Hold::All).unwrap();
+    let mut next = FreezeActuator::new(idle.freezer());
+    assert_eq!((next.inspect(), idle.is_idle()), (Some(Drift::None), false));
+    // That one is killed, and somebody thaws by hand.
+    idle.put("cgroup.freeze", "0");
+    let mut last = FreezeActuator::new(idle.freezer());
+    assert_eq!((last.inspect(), idle.is_idle()), (Some(Drift::None), true));
+}
+
+#[test]
+fn a_dry_run_leaves_an_idle_slice_alone() {
+    let idle = Idle::new();
+    idle.put("cgroup.freeze", "1");
+    FreezeActuator::new(idle.freezer().dry_run(true)).inspect();
+    assert!(idle.is_idle());
+    FreezeActuator::new(idle.freezer().dry_run(false)).inspect();
+    assert!(!idle.is_idle());
+}
+
+#[test]
+fn who_is_to_leave_is_not_idle() {
+    let idle = Idle::new();
+    let mut actuator = FreezeActuator::new(idle.freezer());
+    actuator.inspect();
+    assert!(idle.is_idle());
+    actuator.leaving(true);
+    actuator.inspect();
+    assert!(!idle.is_idle());
+    // A freeze that comes and goes meanwhile changes nothing of that.
+    for hold in [Hold::All, Hold::Nobody] {
+        actuator.apply(hold, 0, || 1);
+        assert!(!idle.is_idle());
+    }
+    actuator.leaving(false);
+    actuator.inspect();
+    assert!(idle.is_idle());
+}

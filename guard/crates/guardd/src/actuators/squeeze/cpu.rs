@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Less CPU for all of batch: fewer CPUs, whole cores at a time, because a thread beside one of storage on the same core slows it;
-//! below one core a quota; and in what is left everybody else goes first (`cpu.idle`).
+//! below one core a quota. In what is left everybody else goes first anyhow: the slice of the jobs is idle (`cpu.idle`).
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::failsafe::percent;
 const PERIOD_US: f64 = 100_000.0;
 
 /// The knobs for this share of `allowed`. Empty = it cannot be said which CPUs there are.
-pub(super) fn knobs(slice: &Path, topology: &Path, allowed: &[u32], share: f32) -> Vec<Knob> {
+pub(super) fn knobs(topology: &Path, allowed: &[u32], share: f32) -> Vec<Knob> {
     if allowed.is_empty() {
         return Vec::new();
     }
@@ -27,10 +27,6 @@ pub(super) fn knobs(slice: &Path, topology: &Path, allowed: &[u32], share: f32) 
         if let Some(quota) = percent(&format!("{quota_us}"), "100000") {
             knobs.push(Knob::new("CPUQuota", &quota, "cpu.max", &format!("{quota_us} 100000")));
         }
-    }
-    // Kernels before 5.15 have none.
-    if slice.join("cpu.idle").exists() {
-        knobs.push(Knob::new("CPUWeight", "idle", "cpu.idle", "1"));
     }
     knobs
 }
@@ -91,15 +87,13 @@ mod tests {
     fn a_share_of_one_core_is_a_quota() {
         let folder = tempfile::tempdir().unwrap();
         let said = |share: f32, allowed: &[u32]| {
-            let knobs = knobs(folder.path(), folder.path(), allowed, share);
+            let knobs = knobs(folder.path(), allowed, share);
             let lines: Vec<String> = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value)).collect();
             (lines.join(" "), words(&knobs, allowed))
         };
         assert_eq!(said(0.5, &[0, 1, 2, 3]), ("AllowedCPUs=0-1".into(), "2 of 4 CPUs".into()));
         assert_eq!(said(0.125, &[1, 2]), ("AllowedCPUs=1 CPUQuota=25%".into(), "0.25 of 2 CPUs".into()));
         assert_eq!(said(0.0625, &[1]), ("AllowedCPUs=1 CPUQuota=6.25%".into(), "0.06 of 1 CPUs".into()));
-        assert!(knobs(folder.path(), folder.path(), &[], 0.5).is_empty());
-        std::fs::write(folder.path().join("cpu.idle"), "0\n").unwrap();
-        assert!(said(0.5, &[0, 1]).0.ends_with("CPUWeight=idle"));
+        assert!(knobs(folder.path(), &[], 0.5).is_empty());
     }
 }

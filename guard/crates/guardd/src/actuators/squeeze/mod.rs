@@ -12,7 +12,6 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
-use super::freeze::IDLE_LIFTED;
 use super::{gone, now, set_property, unit, write};
 use crate::failsafe::{percent, Failsafe};
 
@@ -68,7 +67,7 @@ pub struct SqueezeActuator {
 const OF: [Resource; 2] = [Resource::Cpu, Resource::Memory];
 
 /// The properties of each resource, and the files that systemd keeps them in are named after them.
-const PROPERTIES: [&[&str]; OF.len()] = [&["AllowedCPUs", "CPUQuota", "CPUWeight"], &["MemoryHigh"]];
+const PROPERTIES: [&[&str]; OF.len()] = [&["AllowedCPUs", "CPUQuota"], &["MemoryHigh"]];
 
 impl SqueezeActuator {
     /// Name of the file in the run folder that says what batch had before.
@@ -162,7 +161,7 @@ impl SqueezeActuator {
         };
         let (knobs, words) = match resource {
             Resource::Cpu => {
-                let knobs = cpu::knobs(&self.slice, &self.topology, &before.cpus, share);
+                let knobs = cpu::knobs(&self.topology, &before.cpus, share);
                 let words = cpu::words(&knobs, &before.cpus);
                 (knobs, words)
             }
@@ -244,10 +243,7 @@ impl SqueezeActuator {
                     ("max", _) => Some(String::new()),
                     (time, period) => percent(time, period),
                 });
-                // What the weight is then differs between kernels.
-                let idle = file("cpu.idle").is_some_and(|idle| idle == "1") || self.run.join(IDLE_LIFTED).exists();
-                let weight = file("cpu.weight").map(|weight| if idle { "idle".into() } else { weight });
-                let values = [file("cpuset.cpus"), quota, weight];
+                let values = [file("cpuset.cpus"), quota];
                 // Without a cpuset of its own it has its parent's, and systemd makes one for it.
                 let values = values.map(Option::unwrap_or_default);
                 let known = PROPERTIES[0].iter().zip(values);

@@ -28,8 +28,6 @@ impl Rig {
             ("cpuset.cpus", "\n"),
             ("cpuset.cpus.effective", "0-3\n"),
             ("cpu.max", "max 100000\n"),
-            ("cpu.weight", "100\n"),
-            ("cpu.idle", "0\n"),
             ("memory.high", "max\n"),
             ("memory.current", "2000000000\n"),
         ] {
@@ -50,7 +48,7 @@ impl Rig {
 
     fn kernel(&self) -> String {
         let file = |name| now(&self.folder.path().join("beer-jobs.slice"), name).unwrap_or_default();
-        ["cpuset.cpus", "cpu.max", "cpu.idle", "memory.high"].map(file).join("|")
+        ["cpuset.cpus", "cpu.max", "memory.high"].map(file).join("|")
     }
 
     fn put(&self, file: &str, text: &str) {
@@ -67,20 +65,20 @@ fn has(words: &str) -> (Option<String>, bool) {
 }
 
 /// All CPUs that there can be: of those it has what its parent has.
-const AS_BEFORE: &str = "0-7|max 100000|0|max";
+const AS_BEFORE: &str = "0-7|max 100000|max";
 
 #[test]
 fn it_gets_less_and_all_of_it_back() {
     let mut rig = Rig::new();
     assert_eq!(rig.make(0.5, 1.0), [has("2 of 4 CPUs")]);
-    assert_eq!(rig.kernel(), "0-1|max 100000|1|max");
+    assert_eq!(rig.kernel(), "0-1|max 100000|max");
     assert_eq!(rig.make(0.5, 1.0), [], "it is so already");
     // What it may use now is less, and no measure of what it had.
     rig.put("cpuset.cpus.effective", "0-1\n");
     assert_eq!(rig.make(0.125, 0.5), [has("0.50 of 4 CPUs"), has("1.00 of 2.00 GB of memory")]);
-    assert_eq!(rig.kernel(), "0|50000 100000|1|999948288");
+    assert_eq!(rig.kernel(), "0|50000 100000|999948288");
     assert_eq!(rig.make(0.25, 0.5), [has("1 of 4 CPUs")]);
-    assert_eq!(rig.kernel(), "0|max 100000|1|999948288", "no quota is needed");
+    assert_eq!(rig.kernel(), "0|max 100000|999948288", "no quota is needed");
     rig.put("memory.current", "900000000\n");
     assert_eq!(rig.make(1.0, 0.25), [(None, true), has("0.50 of 2.00 GB of memory")]);
     assert!(rig.there("squeezed") && !rig.there("squeezed-before"));
@@ -99,8 +97,9 @@ fn what_somebody_else_changed_is_put_right() {
     assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
     assert!(rig.kernel().starts_with("0-1|"));
     // For a freeze the guard lifts what would slow it down.
+    rig.make(0.125, 0.5);
     rig.put("cgroup.freeze", "1\n");
-    rig.put("cpu.idle", "0\n");
+    rig.put("cpu.max", "max 100000\n");
     assert!(!rig.actuator.drifted());
     rig.put("cgroup.freeze", "0\n");
     assert!(rig.actuator.drifted());
@@ -121,7 +120,6 @@ fn what_the_end_of_a_freeze_has_put_back_just_then_is_given_back_again() {
     // What is not as it was need not be given back again.
     rig.make(0.125, 1.0);
     rig.put("cpu.max", "max 100000\n");
-    rig.put("cpu.idle", "0\n");
     std::fs::remove_file(rig.folder.path().join("told")).unwrap();
     rig.make(1.0, 1.0);
     let told = std::fs::read_to_string(rig.folder.path().join("told")).unwrap();
@@ -138,48 +136,27 @@ fn who_comes_after_one_that_died_gives_back_what_it_left() {
     assert_eq!(rig.make(1.0, 1.0), [], "it knows of nothing");
     rig.actuator.adopt();
     assert_eq!(rig.make(1.0, 1.0), [(None, true), (None, true)]);
-    assert_eq!(rig.kernel(), "0-7|150000 100000|0|max");
+    assert_eq!(rig.kernel(), "0-7|150000 100000|max");
 }
 
 #[test]
 fn what_the_fail_safe_has_left_is_not_what_batch_had() {
     let mut rig = Rig::new();
     let marker = rig.folder.path().join(Failsafe::CAPPED);
-    std::fs::write(&marker, "cpu.weight 100\ncpu.max max 100000\n").unwrap();
-    rig.put("cpu.weight", "1\n");
+    std::fs::write(&marker, "max 100000\n").unwrap();
     rig.put("cpu.max", "100000 100000\n");
     assert_eq!(rig.make(0.5, 0.5), [has("1.00 of 2.00 GB of memory")], "the caps are there still");
     // They are lifted.
-    rig.put("cpu.weight", "100\n");
     rig.put("cpu.max", "max 100000\n");
     std::fs::remove_file(&marker).unwrap();
     assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
     // Who knows what batch had need not wait.
     std::fs::write(&marker, "").unwrap();
-    rig.put("cpu.max", "100000 100000\n");
-    rig.put("cpu.idle", "0\n");
+    rig.put("cpuset.cpus", "0-3\n");
     assert!(rig.actuator.drifted());
     assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
     rig.make(1.0, 1.0);
     assert_eq!(rig.kernel(), AS_BEFORE);
-}
-
-#[test]
-fn a_site_s_own_idle_stays_so() {
-    let mut rig = Rig::new();
-    rig.put("cpu.idle", "1\n");
-    rig.put("cpu.weight", "1\n");
-    rig.make(0.5, 1.0);
-    rig.put("cpu.idle", "0\n");
-    rig.make(1.0, 1.0);
-    assert_eq!(rig.kernel(), "0-7|max 100000|1|max");
-    // Not just now, because all stand still.
-    rig.put("cpu.idle", "0\n");
-    rig.put("cpu.weight", "100\n");
-    std::fs::write(rig.folder.path().join("idle-lifted"), "unit").unwrap();
-    rig.make(0.5, 1.0);
-    rig.make(1.0, 1.0);
-    assert_eq!(rig.kernel(), "0-7|max 100000|1|max");
 }
 
 #[test]
@@ -202,7 +179,7 @@ fn a_failure_is_tried_again_and_a_slice_that_was_stopped_does_not_come_back_with
     assert_eq!(rig.make(1.0, 1.0), [(None, true)]);
     let said = std::fs::read_to_string(rig.folder.path().join("systemctl.said")).unwrap();
     let last = said.lines().last().unwrap_or_default();
-    assert!(last.ends_with("AllowedCPUs= CPUQuota= CPUWeight=100"), "systemd remembers the slice: {last}");
+    assert!(last.ends_with("AllowedCPUs= CPUQuota="), "systemd remembers the slice: {last}");
 }
 
 #[test]
