@@ -11,6 +11,7 @@ use anyhow::{anyhow, bail, Context, Result};
 
 use policy::{Config, Hold, Shares};
 
+use crate::actuators::freeze::Ease;
 use crate::actuators::{
     self, gone, now, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator,
     SwapActuator,
@@ -238,9 +239,9 @@ impl Failsafe {
         jobs.look(true, &policy::JobSet::default());
         let mut freezer = SliceFreezer::remembering(&self.slice, &self.run);
         freezer.know(&jobs);
+        // Also where nobody stands still: somebody may have been to end.
+        freezer.ease(Ease::Nobody);
         if !freezer.asked().is_some_and(|hold| hold.any()) {
-            // Somebody who had been killed, or an operator, was in the middle of it.
-            freezer.stands(Hold::Nobody);
             return Ok(false);
         }
         match freezer.write(Hold::Nobody) {

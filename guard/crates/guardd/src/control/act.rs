@@ -27,7 +27,7 @@ impl<F: Freezer> ControlLoop<F> {
         // Who is to leave must be able to: its engine first kills what is in the container, and then its monitor has to run. So it
         // has to when somebody else has ended the container.
         let leaves = actions.leave.any() || self.board.jobs.bereft();
-        self.freezer.leaving(leaves);
+        self.freezer.hurry(actions.hold.any(), leaves);
         let hold = if leaves { self.board.jobs.sparing_monitors(hold) } else { hold };
         let rest = actions.resting.and(&self.board.jobs.living());
         let hold = hold.or(Hold::of(rest));

@@ -17,6 +17,8 @@ use crate::actuators::{gone, now, write};
 pub(super) struct Brakes {
     /// The run folder; `None` = nothing is lifted.
     run: Option<PathBuf>,
+    /// Nothing is lifted, only put back.
+    dry: bool,
     /// Of a file there: it is there while the slice is not idle because of this, whichever guard has done it.
     idle: PathBuf,
     quota: Option<String>,
@@ -25,11 +27,19 @@ pub(super) struct Brakes {
 impl Brakes {
     /// For a guard with this run folder.
     pub fn new(run: &Path) -> Brakes {
-        Brakes { run: Some(run.to_owned()), idle: run.join("idle-lifted"), quota: None }
+        Brakes { run: Some(run.to_owned()), dry: false, idle: run.join("idle-lifted"), quota: None }
+    }
+
+    /// Of a guard that changes nothing of its own, but gives back what one before it has taken.
+    pub fn dry_run(&mut self, dry: bool) {
+        self.dry = dry;
     }
 
     /// `all` = nobody is to run: the quota, too. Whatever comes of it, the freeze goes on.
     pub fn lift(&mut self, slice: &Path, all: bool) {
+        if self.dry {
+            return;
+        }
         if all {
             self.lift_quota(slice);
         } else {
@@ -45,8 +55,10 @@ impl Brakes {
     /// All of it.
     pub fn put_back(&mut self, slice: &Path) {
         self.put_quota_back(slice);
-        if self.run.is_some() && self.idle.exists() {
-            let _ = write(slice, "cpu.idle", "1");
+        if self.run.is_none() || !self.idle.exists() {
+            return;
+        }
+        if write(slice, "cpu.idle", "1").is_ok() || !slice.join("cpu.idle").exists() {
             let _ = gone(&self.idle);
         }
     }

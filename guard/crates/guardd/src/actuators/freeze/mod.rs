@@ -48,14 +48,26 @@ pub trait Freezer: Send {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError>;
     /// What was last asked for, by anybody; `None` = no slice.
     fn asked(&mut self) -> Option<Hold>;
-    /// Is it so, as far as it was ours to do? `None` = no slice. Until it is they get the CPU that they need for it.
+    /// Is it so, as far as it was ours to do? `None` = no slice.
     fn stands(&mut self, hold: Hold) -> Option<bool>;
-    /// Somebody is to end, and needs CPU for that.
-    fn leaving(&mut self, somebody: bool);
+    /// Lifts what keeps them from the CPU that they need in order to stand still or to end, or puts it back.
+    fn ease(&mut self, ease: Ease);
     /// Becomes ready (`POLLPRI`) when that may have changed.
     fn changes(&self) -> Option<BorrowedFd<'_>>;
     /// Jobs have come or gone.
     fn know(&mut self, jobs: &JobTable);
+}
+
+/// Who needs CPU for what he is told to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ease {
+    /// All is as it was.
+    #[default]
+    Nobody,
+    /// Some, and others run.
+    Some,
+    /// All of them, and nobody is to run.
+    All,
 }
 
 /// What came of a write.
@@ -78,6 +90,10 @@ pub struct FreezeActuator<F> {
     freezer: F,
     applied: Hold,
     pending: Option<Effect>,
+    /// It is a freeze, and no rest, which is in no hurry.
+    urgent: bool,
+    /// Somebody is to end.
+    leaving: bool,
     /// The last write failed like this; it is tried again at every tick, but told once.
     failed: Option<FreezeError>,
 }
@@ -86,7 +102,7 @@ impl<F: Freezer> FreezeActuator<F> {
     /// Takes over what is there: [`Self::applied`] then tells whether batch was found frozen.
     pub fn new(mut freezer: F) -> Self {
         let applied = freezer.asked().unwrap_or_default();
-        FreezeActuator { freezer, applied, pending: None, failed: None }
+        FreezeActuator { freezer, applied, pending: None, urgent: true, leaving: false, failed: None }
     }
 
     /// Who stands still, as far as was asked for.
@@ -101,6 +117,10 @@ impl<F: Freezer> FreezeActuator<F> {
 
     /// Makes the change. An effect that is complete already is returned at once.
     pub fn apply(&mut self, hold: Hold, decided_ns: u64, now: impl Fn() -> u64) -> Option<Effect> {
+        if !hold.any() {
+            // Before anybody runs.
+            self.ease(hold, true);
+        }
         let written = self.freezer.write(hold);
         let written_ns = now();
         let mut effect = Effect { hold, decided_ns, written_ns, ended_ns: written_ns, seen: Ok(false) };
@@ -124,7 +144,9 @@ impl<F: Freezer> FreezeActuator<F> {
     pub fn read_back(&mut self, now_ns: u64) -> Option<Effect> {
         let mut effect = self.pending?;
         effect.ended_ns = now_ns;
-        match self.freezer.stands(effect.hold) {
+        let stands = self.freezer.stands(effect.hold);
+        self.ease(effect.hold, stands != Some(false));
+        match stands {
             Some(true) => effect.seen = Ok(true),
             None => effect.seen = Err(FreezeError::Missing),
             Some(false) if now_ns.saturating_sub(effect.written_ns) >= EFFECT_DEADLINE_NS => {}
@@ -145,14 +167,30 @@ impl<F: Freezer> FreezeActuator<F> {
         let asked = self.freezer.asked()?;
         let drift = asked != self.applied;
         self.applied = asked;
-        // Also where nobody waits for it any more, or an earlier guard began it.
-        self.freezer.stands(asked);
+        if drift {
+            self.pending = None;
+        }
+        if self.pending.is_none() {
+            // Nobody waits for it any more, or an earlier guard began it. While others run they do not wait for who hangs on a disk.
+            let stands = asked != Hold::All || self.freezer.stands(asked) != Some(false);
+            self.ease(asked, stands);
+        }
         Some(if drift { Drift::Changed } else { Drift::None })
     }
 
-    /// Is somebody to end?
-    pub fn leaving(&mut self, somebody: bool) {
-        self.freezer.leaving(somebody);
+    /// Is what is held a freeze, and is somebody to end?
+    pub fn hurry(&mut self, freeze: bool, leaving: bool) {
+        (self.urgent, self.leaving) = (freeze, leaving);
+    }
+
+    /// `stands` = it is so.
+    fn ease(&mut self, hold: Hold, stands: bool) {
+        self.freezer.ease(match (hold, self.urgent && !stands) {
+            (Hold::All, true) => Ease::All,
+            (Hold::Jobs(_), true) => Ease::Some,
+            _ if self.leaving => Ease::Some,
+            _ => Ease::Nobody,
+        });
     }
 
     /// Jobs have come or gone; to who has gone nothing more can be done.

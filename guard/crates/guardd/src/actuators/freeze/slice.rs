@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::brakes::Brakes;
 use super::knob::Knob;
-use super::{FreezeError, Freezer};
+use super::{Ease, FreezeError, Freezer};
 use crate::jobs::JobTable;
 
 /// One job's knob.
@@ -24,13 +24,13 @@ struct JobKnob {
 pub struct SliceFreezer {
     slice: Knob,
     brakes: Brakes,
-    /// Somebody is to end.
-    leaving: bool,
     /// By place.
     jobs: Vec<Option<JobKnob>>,
     /// Whom we froze, or found frozen when we came. Who stands still otherwise was suspended by somebody else
     /// (`condor_suspend`, `docker pause`), which is no business of ours.
     ours: JobSet,
+    /// Of which jobs it was last asked: among them may be who stood still by somebody else's doing already.
+    wanted: JobSet,
     /// The jobs have been looked at.
     known: bool,
     /// Whose effect is awaited; `None` = the slice's.
@@ -47,9 +47,9 @@ impl SliceFreezer {
         SliceFreezer {
             slice: Knob::new(slice.into()),
             brakes: Brakes::default(),
-            leaving: false,
             jobs: Vec::new(),
             ours: JobSet::default(),
+            wanted: JobSet::default(),
             known: false,
             awaited: None,
             memory: None,
@@ -74,9 +74,7 @@ impl SliceFreezer {
     /// One that only says what others do, if so.
     #[must_use]
     pub fn dry_run(mut self, dry: bool) -> Self {
-        if dry {
-            self.brakes = Brakes::default();
-        }
+        self.brakes.dry_run(dry);
         self
     }
 
@@ -96,6 +94,7 @@ impl SliceFreezer {
     fn write_jobs(&mut self, set: &JobSet) -> Result<(), FreezeError> {
         let mut outcome = Ok(());
         let mut ours = self.ours;
+        self.wanted = *set;
         // Known before it is done: a guard that comes back must know whom to thaw.
         self.remember(&ours.or(set));
         for (place, knob) in self.jobs() {
@@ -119,20 +118,6 @@ impl SliceFreezer {
         outcome
     }
 
-    /// What the kernel says.
-    fn seen(&mut self, hold: Hold) -> Option<bool> {
-        self.awaited = None;
-        let frozen = self.slice.frozen()?;
-        let Hold::Jobs(set) = hold else { return Some(frozen == hold.any()) };
-        if frozen {
-            return Some(false);
-        }
-        let runs = |(place, knob): (usize, &mut Knob)| (set.contains(place) && !knob.frozen()?).then_some(place);
-        let running = self.jobs().find_map(runs);
-        self.awaited = running;
-        Some(self.awaited.is_none())
-    }
-
     /// Writes down whose freeze is ours. Below /run: waits for no disk. Without it all that is found frozen counts as ours.
     fn remember(&mut self, ours: &JobSet) {
         let Some(file) = &self.memory else { return };
@@ -152,9 +137,6 @@ impl SliceFreezer {
 
 impl Freezer for SliceFreezer {
     fn write(&mut self, hold: Hold) -> Result<(), FreezeError> {
-        if !hold.any() && !self.leaving {
-            self.brakes.put_back(&self.slice.cgroup);
-        }
         match hold {
             // The kernel remembers what was asked of the jobs; below a frozen slice it makes no difference.
             Hold::All => self.slice.write(true),
@@ -168,25 +150,32 @@ impl Freezer for SliceFreezer {
         if self.slice.asked()? {
             return Some(Hold::All);
         }
-        let ours = self.ours;
+        let ours = self.ours.or(&self.wanted);
         let ask = |(place, knob): (usize, &mut Knob)| (ours.contains(place) && knob.asked()?).then_some(place);
         let set: JobSet = self.jobs().filter_map(ask).collect();
         Some(if set.is_empty() { Hold::Nobody } else { Hold::Jobs(set) })
     }
 
     fn stands(&mut self, hold: Hold) -> Option<bool> {
-        let stands = self.seen(hold)?;
-        let cgroup = &self.slice.cgroup;
-        match stands {
-            false if hold.any() => self.brakes.lift(cgroup, hold == Hold::All),
-            _ if self.leaving => self.brakes.lift(cgroup, false),
-            _ => self.brakes.put_back(cgroup),
+        self.awaited = None;
+        let frozen = self.slice.frozen()?;
+        let Hold::Jobs(set) = hold else { return Some(frozen == hold.any()) };
+        if frozen {
+            return Some(false);
         }
-        Some(stands)
+        let runs = |(place, knob): (usize, &mut Knob)| (set.contains(place) && !knob.frozen()?).then_some(place);
+        let running = self.jobs().find_map(runs);
+        self.awaited = running;
+        Some(self.awaited.is_none())
     }
 
-    fn leaving(&mut self, somebody: bool) {
-        self.leaving = somebody;
+    fn ease(&mut self, ease: Ease) {
+        let cgroup = &self.slice.cgroup;
+        match ease {
+            Ease::Nobody => self.brakes.put_back(cgroup),
+            Ease::Some => self.brakes.lift(cgroup, false),
+            Ease::All => self.brakes.lift(cgroup, true),
+        }
     }
 
     fn changes(&self) -> Option<BorrowedFd<'_>> {
@@ -209,6 +198,7 @@ impl Freezer for SliceFreezer {
             }
             let mut knob = Knob::new(self.slice.cgroup.join(&job.scope));
             self.ours.remove(place);
+            self.wanted.remove(place);
             let before = self.before.as_ref().is_none_or(|before| before.contains(&job.number));
             if !self.known && before && knob.asked() == Some(true) {
                 self.ours.insert(place);

@@ -19,8 +19,8 @@ pub struct Recording {
     pub error: Option<FreezeError>,
     /// There is no slice.
     pub missing: bool,
-    /// Somebody is to end.
-    pub leaving: bool,
+    /// What was lifted last.
+    pub ease: Ease,
 }
 
 /// A knob that records.
@@ -51,8 +51,8 @@ impl Freezer for RecordingFreezer {
         let recording = self.0.lock().unwrap();
         (!recording.missing).then_some(recording.frozen == hold)
     }
-    fn leaving(&mut self, somebody: bool) {
-        self.0.lock().unwrap().leaving = somebody;
+    fn ease(&mut self, ease: Ease) {
+        self.0.lock().unwrap().ease = ease;
     }
     fn changes(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -129,8 +129,35 @@ fn who_is_to_stand_still_is_not_idle_until_he_does() {
     let job: policy::JobSet = [0].into_iter().collect();
     assert_eq!(actuator.apply(Hold::Jobs(job), 4, || 5), None);
     assert!(!idle.is_idle());
-    actuator.apply(Hold::Nobody, 6, || 7);
+    // He hangs on a disk, and others run: not for ever.
+    assert_eq!(actuator.inspect(), Some(Drift::None));
+    assert!(!idle.is_idle());
+    assert_eq!(actuator.read_back(5 + EFFECT_DEADLINE_NS).unwrap().seen, Ok(false));
+    actuator.inspect();
     assert!(idle.is_idle());
+    // All of them, who run again before they stand still.
+    actuator.apply(Hold::All, 6, || 7);
+    assert!(!idle.is_idle());
+    actuator.apply(Hold::Nobody, 8, || 9);
+    assert!(idle.is_idle());
+    // Who rests has time.
+    actuator.hurry(false, false);
+    actuator.apply(Hold::Jobs(job), 10, || 11);
+    assert!(idle.is_idle());
+}
+
+#[test]
+fn who_was_suspended_by_somebody_else_already_is_no_drift() {
+    let idle = Idle::new();
+    std::fs::write(idle.run().join(SliceFreezer::MEMORY), "").unwrap();
+    idle.put("docker-a.scope/cgroup.freeze", "1");
+    let mut actuator = FreezeActuator::new(idle.freezer());
+    assert_eq!(actuator.applied(), Hold::Nobody, "it was not ours");
+    actuator.apply(Hold::Jobs([0].into_iter().collect()), 0, || 1);
+    assert_eq!(actuator.inspect(), Some(Drift::None));
+    actuator.apply(Hold::Nobody, 2, || 3);
+    assert_eq!(actuator.inspect(), Some(Drift::None));
+    assert_eq!(std::fs::read_to_string(idle.slice().join("docker-a.scope/cgroup.freeze")).unwrap(), "1", "it stays so");
 }
 
 #[test]
@@ -153,6 +180,10 @@ fn a_dry_run_leaves_an_idle_slice_alone() {
     assert!(idle.is_idle());
     FreezeActuator::new(idle.freezer().dry_run(false)).inspect();
     assert!(!idle.is_idle());
+    // What one before it has lifted it puts back.
+    idle.put("cgroup.freeze", "0");
+    FreezeActuator::new(idle.freezer().dry_run(true)).inspect();
+    assert!(idle.is_idle());
 }
 
 #[test]
@@ -161,7 +192,7 @@ fn who_is_to_leave_is_not_idle() {
     let mut actuator = FreezeActuator::new(idle.freezer());
     actuator.inspect();
     assert!(idle.is_idle());
-    actuator.leaving(true);
+    actuator.hurry(false, true);
     actuator.inspect();
     assert!(!idle.is_idle());
     // A freeze that comes and goes meanwhile changes nothing of that.
@@ -169,7 +200,7 @@ fn who_is_to_leave_is_not_idle() {
         actuator.apply(hold, 0, || 1);
         assert!(!idle.is_idle());
     }
-    actuator.leaving(false);
+    actuator.hurry(false, false);
     actuator.inspect();
     assert!(idle.is_idle());
 }
