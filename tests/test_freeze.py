@@ -96,7 +96,7 @@ EFFECT = 10.0  # DESIGN 4.5: then a freeze without effect is told as one
 
 @pytest.mark.full
 def test_a_freeze_takes_effect_while_storage_keeps_every_cpu_busy(node: Machine, batch: Batch, guard: Guard) -> None:
-    """Who has no CPU at all does not come to be frozen either, and would neither leave nor end."""
+    """Who has no CPU at all does not come to be frozen either."""
     guard.wait_for_state("open", timeout=120)
     jobs = [batch.submit("burn --seconds 20 --on-signal 1") for _ in range(2)]
     scopes = [batch.wait_until_ready(job, timeout=240) for job in jobs]

@@ -2,6 +2,7 @@
 //! What the control loop makes of gauges.
 
 use super::*;
+use crate::actuators::freeze::Ease;
 
 #[test]
 fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
@@ -17,6 +18,7 @@ fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
         let place_of = |leaves: &str| if leaves == "a.scope" { jobs[0] } else { jobs[1] };
         let (_, expected) = place_of(leaves);
         rig.pass(10 * SECOND_NS);
+        assert_eq!(lock(&rig.knob.0).ease, Ease::Nobody);
         rig.memory = 0.5;
         for _ in 0..12 {
             let at_ns = rig.clock.monotonic_ns();
@@ -30,6 +32,7 @@ fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
         assert!(rig.state().contains(&format!("reason={reason} ")), "{}", rig.state());
         let wish = rig.wishes.try_iter().last().unwrap();
         assert_eq!(wish.leavers.iter().map(|leaver| &*leaver.scope).collect::<Vec<_>>(), [expected]);
+        assert_eq!(lock(&rig.knob.0).ease, Ease::Some, "he needs CPU for it");
     }
 }
 
