@@ -16,6 +16,7 @@ import pytest
 from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.neighbours import Neighbours
+from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser, assert_undisturbed, figures, let_storage_be_alone, limits_of_disks, require_well
@@ -59,12 +60,14 @@ def test_nobody_swaps_to_a_disk_of_storage(
     batch.signal(beside)
     quiet_from = let_storage_be_alone(QUIET)
     began = time.time()
-    batch.signal(hostile)
+    struck = batch.signal(hostile)
     wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
     assert_undisturbed(neighbours, began, began + ATTACK)
     client = storage.stop()
     require_well(client.due_between(quiet_from, began))
     parts = {"no swap": client.due_between(began, began + ATTACK)}
+    jobs = {"hog": hostile, "innocent": beside}
+    figures("a hog of memory, no swap on a data disk", parts, guard, clock.measure(node), struck, jobs)
     assert times_at_limit(node, hostile) > 0, "it has not asked for more than it may have: this shows nothing"
     assert most_swapped(node) == 0
     assert innocent.status == RUNNING

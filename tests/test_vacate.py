@@ -36,6 +36,12 @@ then = "vacate"
 """
 ROOM = 150e6
 BATCH = "/sys/fs/cgroup/beer.slice"
+# Who grew in the last minute is looked for first.
+LONG_AGO = 70.0
+# A service of storage that asks for more than it may have: the kernel slows it down (cgroup-v2.rst, memory.high).
+SHORT = "storage-short-of-memory"
+SHORT_OF_MEMORY = f"systemd-run --quiet --unit={SHORT} --slice=storage.slice -p MemoryHigh=8M -p MemoryMax=256M "
+SHORT_OF_MEMORY += "-p MemorySwapMax=0 tail /dev/zero"
 # When a starter is gone without a word HTCondor queues the job again at the end of its lease (10 min as shipped).
 LEASE = "job_lease_duration = 60"
 
@@ -181,6 +187,36 @@ def test_whose_memory_grew_leaves_and_not_the_youngest(
     jobs = {"grower": grows, "younger": beside}
     figures("the memory of a job grows", storage.parts(), guard, time_of, struck, jobs)
     assert_left_alone(guard, "memory_growth", grower, grows, younger)
+
+
+@pytest.mark.full
+def test_the_youngest_leaves_while_storage_waits_for_memory(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
+    """The gauge and its limit as shipped, and what the kernel says of storage.slice."""
+    guard.wait_for_state("open", timeout=120)
+    elder = batch.submit("burn --seconds 60 --on-signal 1")
+    stays = batch.wait_until_ready(elder, timeout=240)
+    younger = batch.submit("burn --seconds 60 --on-signal 1")
+    leaves = batch.wait_until_ready(younger, timeout=240)
+    time.sleep(LONG_AGO)
+    storage.watch()
+    time_of = clock.measure(node)
+    batch.signal(stays)
+    struck = storage.part("storage waits for memory")
+    node.execute(SHORT_OF_MEMORY, timeout=60)
+    wait_until(
+        lambda: [one for one in guard.decisions() if one.action == "vacate"],
+        120,
+        "somebody is told to leave",
+        interval=1.0,
+        explain=guard.why,
+    )
+    node.execute(f"systemctl stop {SHORT}", timeout=60)
+    wait_until(lambda: evicted(node, younger), 180, "HTCondor ends the youngest", interval=2.0, explain=guard.why)
+    jobs = {"elder": stays, "younger": leaves}
+    figures("storage waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
+    assert_left_alone(guard, "gauge_above", younger, leaves, elder)
 
 
 @pytest.mark.full

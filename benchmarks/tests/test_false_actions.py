@@ -33,8 +33,9 @@ def test_a_record_without_latencies_is_refused(tmp_path: Path) -> None:
         false_actions.record(options, tmp_path / "out")
 
 
-def made(freezes: int, frozen_share: float, awake: int) -> Record:
+def made(freezes: int, frozen_share: float, awake: int, evictions: int = 0) -> Record:
     counts = {
+        "evictions": evictions,
         "precautions": 40,
         "closings": 0,
         "tightened": 0,
@@ -51,7 +52,7 @@ def test_one_freeze_a_day_is_allowed_and_a_guard_that_sleeps_is_not() -> None:
     good = made(freezes=5, frozen_share=0.0004, awake=3)
     assert false_actions.study(good)["reached"]
     assert "8.00" in false_actions.show(good, false_actions.study(good))
-    for bad in (made(6, 0.0004, 3), made(5, 0.002, 3)):
+    for bad in (made(6, 0.0004, 3), made(5, 0.002, 3), made(5, 0.0004, 3, evictions=1)):
         assert "NOT reached" in false_actions.show(bad, false_actions.study(bad))
     asleep = made(0, 0.0, 0)
     assert not false_actions.study(asleep)["reached"]

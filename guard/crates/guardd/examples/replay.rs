@@ -96,6 +96,7 @@ impl Trace {
 struct Found {
     closings: u64,
     squeezes: u64,
+    evictions: u64,
     tightened: u64,
     frozen_ns: u64,
     closed_ns: u64,
@@ -188,6 +189,7 @@ impl Player {
         }
         for event in actions.events.iter() {
             self.found.tightened += u64::from(event.deed == Deed::Tighten);
+            self.found.evictions += u64::from(matches!(event.deed, Deed::Vacate | Deed::Evacuate));
             self.found.closings += u64::from(event.deed == Deed::Close);
             self.found.squeezes += u64::from(event.cause == Cause::SlowBesideBatch);
         }
@@ -250,6 +252,7 @@ fn main() {
         "closings": found.closings,
         "tightened": found.tightened,
         "squeezes": found.squeezes,
+        "evictions": found.evictions,
         "frozen_share": found.frozen_ns as f64 / 1e9 / seconds,
         "closed_share": found.closed_ns as f64 / 1e9 / seconds,
     });
