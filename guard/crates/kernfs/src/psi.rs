@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pressure stall information: `/proc/pressure/<resource>` of the host, `<cgroup>/<resource>.pressure` of a slice.
-//! The running totals are what counts (averages over 10 s are too slow to act on).
+//! The running totals are what counts: the kernel's averages fade, and tell of what was for a while after it has ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -35,13 +35,10 @@ impl Resource {
 }
 
 /// Time in which some, and in which all, runnable tasks waited for the resource.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
     pub some_us: u64,
     pub full_us: u64,
-    /// Per cent, over the last 10 s.
-    pub some_avg10: f64,
-    pub full_avg10: f64,
 }
 
 #[derive(Debug)]
@@ -133,22 +130,21 @@ fn parse(text: &str) -> std::result::Result<Pressure, (usize, &'static str)> {
             Some("full") => true,
             _ => return Err((number, "expected `some` or `full`")),
         };
-        let (mut total, mut avg10) = (None, None);
+        let mut total = None;
         for word in words {
             match word.split_once('=') {
                 Some(("total", value)) => total = value.parse::<u64>().ok(),
-                Some(("avg10", value)) => avg10 = value.parse::<f64>().ok().filter(|v| v.is_finite()),
                 Some(_) => {}
                 None => return Err((number, "expected key=value")),
             }
         }
-        let (Some(total), Some(avg10)) = (total, avg10) else {
-            return Err((number, "no number in avg10 or total"));
+        let Some(total) = total else {
+            return Err((number, "no number in total"));
         };
         if full {
-            (pressure.full_us, pressure.full_avg10) = (total, avg10);
+            pressure.full_us = total;
         } else {
-            (pressure.some_us, pressure.some_avg10) = (total, avg10);
+            pressure.some_us = total;
             seen_some = true;
         }
     }
@@ -169,7 +165,6 @@ mod tests {
     fn host_and_slice_from_the_captured_tree() {
         let io = PressureFile::of_host(&fixture("proc"), Resource::Io).read().unwrap().unwrap();
         assert_eq!((io.some_us, io.full_us), (4_008_630, 2_109_815));
-        assert_eq!((io.some_avg10, io.full_avg10), (2.70, 1.75));
         for resource in Resource::ALL {
             assert!(PressureFile::of_cgroup(&fixture("cgroup/storage.slice"), resource).read().unwrap().is_some());
         }
@@ -198,9 +193,7 @@ mod tests {
 
     #[test]
     fn damaged_files_are_errors() {
-        for text in
-            ["", "some avg10=0.00 tot", "some avg10=x total=1", "all total=1 avg10=0", "some avg10=0.0 total=-4"]
-        {
+        for text in ["", "some avg10=0.00 tot", "some total=x", "all total=1 avg10=0", "some avg10=0.0 total=-4"] {
             let dir = damaged("io.pressure", text);
             let error = PressureFile::of_cgroup(dir.path(), Resource::Io).read().unwrap_err();
             assert!(error.to_string().contains("io.pressure line 1"), "{error}");

@@ -103,8 +103,7 @@ fn read(folder: &Path) {
     }
     for resource in Resource::ALL {
         for mut file in [PressureFile::of_cgroup(folder, resource), PressureFile::of_host(folder, resource)] {
-            let pressure = named(file.read()).flatten().unwrap_or_default();
-            assert!(pressure.some_avg10.is_finite() && pressure.full_avg10.is_finite());
+            named(file.read());
         }
     }
     named(ProcessMemory::of_self(folder).resident_bytes());

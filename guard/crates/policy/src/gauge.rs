@@ -162,6 +162,13 @@ pub struct GaugeVerdict {
     pub of_memory: bool,
 }
 
+impl GaugeVerdict {
+    /// It is so now. One that was above for long is broken until it was below for long: of now only the value tells.
+    pub fn is_above(&self) -> bool {
+        self.measure.value > self.measure.limit
+    }
+}
+
 /// Judges one objective; remembers for how long it has been above.
 #[derive(Clone, Debug)]
 pub struct GaugeJudge {

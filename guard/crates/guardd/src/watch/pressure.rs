@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pressure stall information of the storage services and of the host, over the last 10 s (kernel, accounting/psi.rst; that all tasks of
-//! a host wait for CPU cannot be).
+//! a host wait for CPU cannot be). From the running totals: the kernel's own average over 10 s still has a third of what ended 10 s ago,
+//! for which jobs would leave.
 //! A kernel without it (EL9 needs `psi=1`) or a node without the slice has none.
+
+use std::collections::VecDeque;
 
 use kernfs::psi::{Pressure, PressureFile, Resource};
 use policy::Config;
@@ -9,45 +12,81 @@ use policy::Config;
 use super::Source;
 use crate::shared::Shared;
 
-struct Gauge {
-    name: &'static str,
+const S: u64 = 1_000_000_000;
+/// A share is of so long a time, or of the time since the guard began, and of no less than a second.
+const OVER_NS: u64 = 10 * S;
+/// Looks that are remembered are no closer to each other, however often the kernel says that there is pressure.
+const APART_NS: u64 = S / 2;
+
+/// Totals, oldest first: one of 10 s ago or more, and those since.
+#[derive(Default)]
+struct Looks(VecDeque<(u64, Pressure)>);
+
+impl Looks {
+    /// Shares in which some tasks waited, and all.
+    fn add(&mut self, now_ns: u64, now: Pressure) -> Option<(f64, f64)> {
+        if self.0.back().is_some_and(|(_, last)| now.some_us < last.some_us || now.full_us < last.full_us) {
+            // Another slice of the same name.
+            self.0.clear();
+        }
+        while self.0.get(1).is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) >= OVER_NS) {
+            self.0.pop_front();
+        }
+        if self.0.back().is_none_or(|(at_ns, _)| now_ns.saturating_sub(*at_ns) >= APART_NS) {
+            self.0.push_back((now_ns, now));
+        }
+        let (since_ns, first) = self.0.front()?;
+        let passed_ns = now_ns.saturating_sub(*since_ns);
+        let share = |now: u64, first: u64| ((now - first) as f64 * 1e3 / passed_ns as f64).min(1.0);
+        (passed_ns >= S).then(|| (share(now.some_us, first.some_us), share(now.full_us, first.full_us)))
+    }
+}
+
+struct Watched {
+    some: &'static str,
+    full: Option<&'static str>,
     file: PressureFile,
-    pick: fn(&Pressure) -> f64,
+    looks: Looks,
 }
 
 /// The source.
-pub struct PressureOfStorage(Vec<Gauge>);
+pub struct PressureOfStorage([Watched; 6]);
 
 impl PressureOfStorage {
     /// Opens nothing yet.
     pub fn new(config: &Config) -> Self {
         let slice = config.paths.cgroup.join(&config.paths.storage_slice);
-        let storage = |name, resource, pick| Gauge { name, file: PressureFile::of_cgroup(&slice, resource), pick };
-        let some: fn(&Pressure) -> f64 = |pressure| pressure.some_avg10;
-        let full: fn(&Pressure) -> f64 = |pressure| pressure.full_avg10;
-        let host =
-            |name, resource, pick| Gauge { name, file: PressureFile::of_host(&config.paths.proc, resource), pick };
-        PressureOfStorage(vec![
-            storage("storage.pressure.cpu.some", Resource::Cpu, some),
-            storage("storage.pressure.cpu.full", Resource::Cpu, full),
-            storage("storage.pressure.io.some", Resource::Io, some),
-            storage("storage.pressure.io.full", Resource::Io, full),
-            storage("storage.pressure.memory.some", Resource::Memory, some),
-            storage("storage.pressure.memory.full", Resource::Memory, full),
-            host("host.pressure.cpu.some", Resource::Cpu, some),
-            host("host.pressure.io.some", Resource::Io, some),
-            host("host.pressure.io.full", Resource::Io, full),
-            host("host.pressure.memory.some", Resource::Memory, some),
-            host("host.pressure.memory.full", Resource::Memory, full),
+        let watched = |some, full, file| Watched { some, full, file, looks: Looks::default() };
+        let storage = |some, full, resource| watched(some, Some(full), PressureFile::of_cgroup(&slice, resource));
+        let host = |some, full, resource| watched(some, full, PressureFile::of_host(&config.paths.proc, resource));
+        PressureOfStorage([
+            storage("storage.pressure.cpu.some", "storage.pressure.cpu.full", Resource::Cpu),
+            storage("storage.pressure.io.some", "storage.pressure.io.full", Resource::Io),
+            storage("storage.pressure.memory.some", "storage.pressure.memory.full", Resource::Memory),
+            host("host.pressure.cpu.some", None, Resource::Cpu),
+            host("host.pressure.io.some", Some("host.pressure.io.full"), Resource::Io),
+            host("host.pressure.memory.some", Some("host.pressure.memory.full"), Resource::Memory),
         ])
     }
 }
 
 impl Source for PressureOfStorage {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
-        for Gauge { name, file, pick } in &mut self.0 {
-            if let Ok(pressure) = file.read() {
-                shared.gauges.put(name, pressure.map(|pressure| pick(&pressure) / 100.0), now_ns);
+        for Watched { some, full, file, looks } in &mut self.0 {
+            let shares = match file.read() {
+                Ok(Some(pressure)) => match looks.add(now_ns, pressure) {
+                    Some((some, full)) => (Some(some), Some(full)),
+                    None => continue,
+                },
+                Ok(None) => {
+                    *looks = Looks::default();
+                    (None, None)
+                }
+                Err(_) => continue,
+            };
+            shared.gauges.put(some, shares.0, now_ns);
+            if let Some(full) = full {
+                shared.gauges.put(full, shares.1, now_ns);
             }
         }
     }
@@ -65,28 +104,63 @@ mod tests {
         for place in ["storage.slice", "proc/pressure"] {
             std::fs::create_dir_all(path(place)).unwrap();
         }
-        let text = |some: f64, full: f64| {
-            let line = |kind, value| format!("{kind} avg10={value:.2} avg60=0.00 avg300=0.00 total=5\n");
-            line("some", some) + &line("full", full)
+        // What the kernel makes of it itself is not asked.
+        let line = |kind, total| format!("{kind} avg10=99.00 avg60=0.00 avg300=0.00 total={total}\n");
+        let write = |place: &str, some: u64, full: u64| {
+            std::fs::write(path(place), line("some", some) + &line("full", full)).unwrap();
         };
-        std::fs::write(path("storage.slice/memory.pressure"), text(25.0, 12.5)).unwrap();
+        let write_all = |some, full| {
+            for place in ["storage.slice/memory.pressure", "proc/pressure/cpu", "proc/pressure/io"] {
+                write(place, some, full);
+            }
+        };
         std::fs::write(path("storage.slice/io.pressure"), "damaged").unwrap();
-        std::fs::write(path("proc/pressure/cpu"), text(50.0, 0.0)).unwrap();
-        std::fs::write(path("proc/pressure/io"), text(75.0, 62.5)).unwrap();
         let root = folder.path().display();
         let config = format!("[paths]\ncgroup = \"{root}\"\nproc = \"{root}/proc\"\n");
         let mut source = PressureOfStorage::new(&Config::parse("test", &config).unwrap());
         let shared = Shared::default();
-        source.read(9, &shared);
         let read = |name| shared.gauges.read(source_of(name).unwrap(), 1);
-        assert_eq!(read("storage.pressure.memory.some"), Reading::Value(0.25, 9));
-        assert_eq!(read("storage.pressure.memory.full"), Reading::Value(0.125, 9));
+        write_all(7_000_000, 5_000_000);
+        source.read(20 * S, &shared);
+        assert_eq!(read("storage.pressure.memory.full"), Reading::Missing(1), "nothing to compare with yet");
+        write_all(7_500_000, 5_250_000);
+        let now = 22 * S;
+        source.read(now, &shared);
+        assert_eq!(read("storage.pressure.memory.some"), Reading::Value(0.25, now));
+        assert_eq!(read("storage.pressure.memory.full"), Reading::Value(0.125, now));
         assert_eq!(read("storage.pressure.io.full"), Reading::Missing(1), "a damaged file is no value and not absence");
-        assert_eq!(read("host.pressure.cpu.some"), Reading::Value(0.5, 9));
-        assert_eq!(read("host.pressure.io.some"), Reading::Value(0.75, 9));
-        assert_eq!(read("host.pressure.io.full"), Reading::Value(0.625, 9));
+        assert_eq!(read("host.pressure.cpu.some"), Reading::Value(0.25, now));
+        assert_eq!(read("host.pressure.io.some"), Reading::Value(0.25, now));
+        assert_eq!(read("host.pressure.io.full"), Reading::Value(0.125, now));
         for name in ["host.pressure.memory.some", "host.pressure.memory.full", "storage.pressure.cpu.full"] {
             assert_eq!(read(name), Reading::Absent, "{name}");
         }
+    }
+
+    #[test]
+    fn what_was_more_than_ten_seconds_ago_does_not_count() {
+        let at = |us| Pressure { some_us: us, full_us: us / 2 };
+        let mut looks = Looks::default();
+        // All of five seconds, and nothing since; the kernel's average would say 0.14 ten seconds after the end, and 0.05 after twenty.
+        for second in 0..=5 {
+            looks.add((100 + second) * S, at(second * 1_000_000));
+        }
+        let shares: Vec<_> = (6..=16).map(|second| looks.add((100 + second) * S, at(5_000_000)).unwrap()).collect();
+        assert_eq!((shares[0].0, shares[4], shares[5].0), (5.0 / 6.0, (0.5, 0.25), 0.4));
+        assert_eq!((shares[8].0, shares[9], shares[10]), (0.1, (0.0, 0.0), (0.0, 0.0)));
+        assert_eq!(looks.0.len(), 11);
+    }
+
+    #[test]
+    fn looks_that_the_kernel_asks_for_are_as_good_and_are_not_all_kept() {
+        let at = |us| Pressure { some_us: us, full_us: 0 };
+        let mut looks = Looks::default();
+        for tenth in 0..=300 {
+            let found = looks.add(100 * S + tenth * S / 10, at(tenth * 50_000));
+            assert!(tenth < 10 || (found.unwrap().0 - 0.5).abs() < 1e-9, "{found:?}");
+        }
+        assert!(looks.0.len() <= 22, "{}", looks.0.len());
+        assert_eq!(looks.add(131 * S, at(3)), None, "a slice that was made anew");
+        assert_eq!(looks.add(133 * S, at(200_003)), Some((0.1, 0.0)));
     }
 }

@@ -181,8 +181,8 @@ pub(super) struct View {
     pub ordered: bool,
     /// An operator gives the node back.
     pub resumed: bool,
-    /// A gauge says that jobs must go, one by one.
-    pub crowded: Option<(Cause, About)>,
+    /// A gauge says that jobs must go, one by one: its last value does, and when that was read.
+    pub crowded: Option<(About, u64)>,
     /// Whose memory grew most, where that gauge is of memory and it is clear.
     pub grower: Option<Grower>,
     /// What storage is short of while batch may have less of it, by place in [`Resource::ALL`]; `None` = nothing is known.
@@ -265,8 +265,8 @@ impl View {
                 // That nothing is heard is no reason to throw anybody out.
                 _ if cause == Cause::GaugeStale => {}
                 Then::Close | Then::Throttle(_) => {}
-                Then::Vacate if view.crowded.is_none() => {
-                    view.crowded = about;
+                Then::Vacate if view.crowded.is_none() && verdict.is_above() => {
+                    view.crowded = Some((About::gauge(index, verdict), verdict.read_ns));
                     let there = |grower: &Grower| verdict.of_memory && inputs.living.contains(grower.place);
                     view.grower = inputs.grower.filter(there);
                 }
@@ -306,8 +306,7 @@ impl View {
         let Then::Throttle(resource) = verdict.then else { return };
         let Some(short) = self.short.get_mut(resource as usize) else { return };
         match verdict.state {
-            // One that was above for long is broken until it was below for long: only the value says that it is short now.
-            GaugeState::Broken if verdict.measure.value > verdict.measure.limit => {
+            GaugeState::Broken if verdict.is_above() => {
                 *short = Some(Short::Now(About::gauge(index, verdict)));
             }
             GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(_))) => {

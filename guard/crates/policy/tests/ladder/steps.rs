@@ -3,6 +3,7 @@
 
 use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
+use policy::event::{Measure, Unit};
 use policy::{
     Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
     Level, SignalState, Taken, Use, Verdict,
@@ -29,6 +30,8 @@ pub struct Steps {
     pub now: u64,
     pub verdicts: [Verdict; 2],
     pub gauges: Vec<GaugeVerdict>,
+    /// When they were read; `None` = just now.
+    pub gauges_read: Option<u64>,
     pub filesystems: [FilesystemLoad; 2],
     pub batch_share: [f32; 2],
     pub batch_share_now: [f32; 2],
@@ -88,7 +91,12 @@ impl Steps {
             ladder,
             now: 1000 * S,
             verdicts: [verdict(0), verdict(1)],
-            gauges: vec![GaugeVerdict::default()],
+            // For when a test says that it is broken.
+            gauges: vec![GaugeVerdict {
+                measure: Measure { value: 0.5, limit: 0.1, unit: Unit::Share },
+                ..GaugeVerdict::default()
+            }],
+            gauges_read: None,
             filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
             batch_share: [0.5; 2],
             batch_share_now: [0.0; 2],
@@ -124,6 +132,9 @@ impl Steps {
         self.now += TICK;
         let verdicts =
             self.verdicts.map(|verdict| evaluated(verdict, self.ladder.excused(verdict.objective, self.now)));
+        for gauge in &mut self.gauges {
+            gauge.read_ns = self.gauges_read.unwrap_or(self.now);
+        }
         let inputs = Inputs {
             verdicts: &verdicts,
             gauges: &self.gauges,

@@ -176,6 +176,28 @@ fn where_memory_is_needed_the_youngest_leaves_and_then_the_next() {
 }
 
 #[test]
+fn what_was_read_before_somebody_left_or_is_below_its_limit_by_now_sends_nobody_away() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.step();
+    (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Closed);
+    // Nine of the ten seconds that it is about are since then.
+    steps.gauges_read = Some(steps.now + 9 * S);
+    steps.run(30 * S);
+    assert_eq!(steps.state(), NodeState::Closed, "no newer value is there");
+    // It is down, and not for long enough that it would be said to be kept.
+    steps.gauges_read = None;
+    steps.gauges[0].measure.value = 0.1;
+    steps.run(5 * S);
+    assert_eq!(steps.state(), NodeState::Closed);
+    steps.gauges[0].measure.value = 0.2;
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[1]))));
+}
+
+#[test]
 fn who_took_most_of_the_memory_leaves_and_not_the_youngest() {
     const MIB: u64 = 1 << 20;
     let mut steps = Steps::open();

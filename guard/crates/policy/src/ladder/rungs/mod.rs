@@ -35,7 +35,7 @@ fn freeze(cause: Cause, about: About) -> Transition {
     Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about, hold: Hold::All }
 }
 
-/// Pressure on memory is an average over ten seconds: so long it takes until it shows that somebody has left.
+/// Pressure is over ten seconds: what was read earlier than so long after somebody has left is of the time when he was there.
 const SETTLE_NS: u64 = 10_000_000_000;
 
 /// All jobs leave.
@@ -57,14 +57,14 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     if let Some((cause, about)) = view.danger {
         return Some(evacuate(cause, about));
     }
-    let Some((cause, about)) = view.crowded else {
+    let Some((about, read_ns)) = view.crowded else {
         memory.room.kept(memory.config.innocent_backoff_ns, view.now_ns);
         return None;
     };
-    let settled = memory.left_ns.is_none_or(|left_ns| view.now_ns.saturating_sub(left_ns) >= SETTLE_NS);
+    let settled = memory.left_ns.is_none_or(|left_ns| read_ns.saturating_sub(left_ns) >= SETTLE_NS);
     let (cause, about) = match view.grower {
         Some(_) => (Cause::MemoryGrowth, about.because_of(view.grower)),
-        None => (cause, about),
+        None => (Cause::GaugeAbove, about),
     };
     let chosen = view.grower.map(|grower| grower.place).or(view.youngest);
     let chosen = chosen.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
