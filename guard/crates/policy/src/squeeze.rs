@@ -63,7 +63,7 @@ const STEP: f32 = 0.1;
 const STEP_TRIED: f32 = 0.04;
 /// So much of that is as much as that.
 const SAME: f32 = 0.8;
-/// Pressure is an average over ten seconds: so long it takes until a change shows.
+/// Pressure is over ten seconds: only what was read so long after a change shows what that did.
 const SETTLE_NS: u64 = 10_000_000_000;
 /// Less than this share of what it was is down.
 const DOWN: f64 = 0.9;
@@ -114,11 +114,17 @@ impl Squeeze {
         self.share < 1.0
     }
 
-    /// Storage is short of it: this was measured. After a squeeze in vain there is none for `backoff_ns`, after two for twice as long.
-    pub fn short(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
+    /// Was this read late enough to be of the time since the last change?
+    fn settled(&self, read_ns: u64) -> bool {
+        read_ns.saturating_sub(self.changed_ns) >= SETTLE_NS
+    }
+
+    /// Storage is short of it: this was measured, and then. After a squeeze in vain there is none for `backoff_ns`, after two for twice as
+    /// long.
+    pub fn short(&mut self, value: f64, read_ns: u64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         self.enough_ns = None;
         let all = self.share >= 1.0;
-        if now_ns < self.until_ns || (!all && now_ns.saturating_sub(self.changed_ns) < SETTLE_NS) {
+        if now_ns < self.until_ns || (!all && !self.settled(read_ns)) {
             return None;
         }
         // After a harm nothing had been measured.
@@ -185,8 +191,8 @@ impl Squeeze {
         Some(Change::Less)
     }
 
-    /// Storage has enough of it.
-    pub fn enough(&mut self, backoff_ns: u64, now_ns: u64) -> Option<Change> {
+    /// Storage has enough of it, as was read then.
+    pub fn enough(&mut self, read_ns: u64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         let since_ns = *self.enough_ns.get_or_insert(now_ns);
         if self.share >= 1.0 {
             // Only after so long what was in vain is another story.
@@ -195,7 +201,7 @@ impl Squeeze {
             }
             return None;
         }
-        if now_ns.saturating_sub(since_ns.max(self.changed_ns)) < SETTLE_NS {
+        if now_ns.saturating_sub(since_ns) < SETTLE_NS || !self.settled(read_ns) {
             return None;
         }
         // What was too much is likely to be so again: it is tried, and not soon.
@@ -224,11 +230,11 @@ mod tests {
 
     /// Short of it for so many seconds, at this value; what happened, and when.
     fn short(squeeze: &mut Squeeze, value: f64, from: u64, seconds: u64) -> Vec<(u64, Change)> {
-        (from..from + seconds).filter_map(|s| Some((s, squeeze.short(value, 60 * S, s * S)?))).collect()
+        (from..from + seconds).filter_map(|s| Some((s, squeeze.short(value, s * S, 60 * S, s * S)?))).collect()
     }
 
     fn enough(squeeze: &mut Squeeze, from: u64, seconds: u64) -> Vec<(u64, Change)> {
-        (from..from + seconds).filter_map(|s| Some((s, squeeze.enough(60 * S, s * S)?))).collect()
+        (from..from + seconds).filter_map(|s| Some((s, squeeze.enough(s * S, 60 * S, s * S)?))).collect()
     }
 
     #[test]

@@ -311,12 +311,13 @@ impl Ladder {
                 _ if resource == Resource::Cpu && view.blind.is_some() => {
                     (squeeze.floor(now_ns), view.blind.map(|(_, about)| about).unwrap_or_default())
                 }
-                Some(Short::Now(about)) => (squeeze.short(about.value(), backoff_ns, now_ns), about),
+                Some(Short::Now(about, read_ns)) => (squeeze.short(about.value(), read_ns, backoff_ns, now_ns), about),
                 Some(Short::Perhaps) => continue,
                 // It made storage slow: only while that is well is there a reason to give it more.
                 _ if squeeze.harmed() && (view.deaf.is_some() || view.calm_for_ns.is_none()) => continue,
                 // No gauge asks for it, or not any more.
-                Some(Short::Not) | None => (squeeze.enough(backoff_ns, now_ns), About::default()),
+                Some(Short::Not(read_ns)) => (squeeze.enough(read_ns, backoff_ns, now_ns), About::default()),
+                None => (squeeze.enough(now_ns, backoff_ns, now_ns), About::default()),
             };
             memory.squeezes[resource as usize] = squeeze;
             let blind = view.blind.map(|(cause, _)| cause);

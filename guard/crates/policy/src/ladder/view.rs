@@ -133,12 +133,12 @@ impl About {
 /// Is storage short of something?
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Short {
-    /// It is, by this gauge.
-    Now(About),
+    /// It is, by this gauge; and when that was read.
+    Now(About, u64),
     /// It was a moment ago, or nobody knows.
     Perhaps,
-    /// It is not.
-    Not,
+    /// It is not, by a gauge that was read then.
+    Not(u64),
 }
 
 /// The inputs, sorted.
@@ -307,12 +307,16 @@ impl View {
         let Some(short) = self.short.get_mut(resource as usize) else { return };
         match verdict.state {
             GaugeState::Broken if verdict.is_above() => {
-                *short = Some(Short::Now(About::gauge(index, verdict)));
+                *short = Some(Short::Now(About::gauge(index, verdict), verdict.read_ns));
             }
-            GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(_))) => {
+            GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(..))) => {
                 *short = Some(Short::Perhaps);
             }
-            GaugeState::Kept if short.is_none() => *short = Some(Short::Not),
+            GaugeState::Kept => match short {
+                None => *short = Some(Short::Not(verdict.read_ns)),
+                Some(Short::Not(read_ns)) => *read_ns = verdict.read_ns.min(*read_ns),
+                Some(Short::Now(..) | Short::Perhaps) => {}
+            },
             _ => {}
         }
     }

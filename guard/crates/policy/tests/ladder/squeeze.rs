@@ -46,6 +46,22 @@ fn what_storage_is_short_of_batch_gets_less_of_and_nobody_stands_still() {
 }
 
 #[test]
+fn a_gauge_that_is_read_once_in_minutes_moves_it_once_in_minutes() {
+    let mut steps = short(1);
+    assert_eq!(shares(&steps).0, 0.5);
+    steps.gauges_read = Some(steps.now);
+    steps.run(120 * S);
+    assert_eq!(shares(&steps).0, 0.5, "neither less, for what was before, nor in vain");
+    steps.gauges_read = Some(steps.now);
+    steps.run(120 * S);
+    assert_eq!(shares(&steps).0, 0.25);
+    steps.gauges = vec![gauge(0.05, Resource::Cpu)];
+    steps.gauges_read = Some(steps.now);
+    steps.run(120 * S);
+    assert!((shares(&steps).0 - 0.35).abs() < 1e-3, "{:?}", shares(&steps));
+}
+
+#[test]
 fn it_gets_it_back_bit_by_bit_and_not_before_it_is_over_for_long() {
     let mut steps = short(15);
     // Below, and not for long enough that the gauge would say so.
