@@ -34,12 +34,12 @@ pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
 
 /// All that the guard reads; the index is the gauge's place everywhere.
 pub const SOURCES: [Source; 30] = [
-    source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 10 s"),
-    source("storage.pressure.cpu.full", Unit::Share, "time in which all storage tasks waited for CPU, over 10 s"),
-    source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 10 s"),
-    source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 10 s"),
-    source("storage.pressure.memory.some", Unit::Share, "time in which some storage task waited for memory, over 10 s"),
-    source("storage.pressure.memory.full", Unit::Share, "time in which all storage tasks waited for memory, over 10 s"),
+    source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 5 s"),
+    source("storage.pressure.cpu.full", Unit::Share, "time in which all storage tasks waited for CPU, over 5 s"),
+    source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 5 s"),
+    source("storage.pressure.io.full", Unit::Share, "time in which all storage tasks waited for I/O, over 5 s"),
+    source("storage.pressure.memory.some", Unit::Share, "time in which some storage task waited for memory, over 5 s"),
+    source("storage.pressure.memory.full", Unit::Share, "time in which all storage tasks waited for memory, over 5 s"),
     source("storage.memory.ooms", Unit::Count, "storage tasks killed for want of memory since the last look"),
     source("storage.memory.low", Unit::Count, "times that memory below MemoryLow was reclaimed since the last look"),
     source(
@@ -68,11 +68,11 @@ pub const SOURCES: [Source; 30] = [
         Unit::Count,
         "threads of storage services that did not run between two looks, in D state",
     ),
-    source("host.pressure.cpu.some", Unit::Share, "time in which some task waited for CPU, over 10 s"),
-    source("host.pressure.io.some", Unit::Share, "time in which some task waited for I/O, over 10 s"),
-    source("host.pressure.io.full", Unit::Share, "time in which all tasks waited for I/O, over 10 s"),
-    source("host.pressure.memory.some", Unit::Share, "time in which some task waited for memory, over 10 s"),
-    source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 10 s"),
+    source("host.pressure.cpu.some", Unit::Share, "time in which some task waited for CPU, over 5 s"),
+    source("host.pressure.io.some", Unit::Share, "time in which some task waited for I/O, over 5 s"),
+    source("host.pressure.io.full", Unit::Share, "time in which all tasks waited for I/O, over 5 s"),
+    source("host.pressure.memory.some", Unit::Share, "time in which some task waited for memory, over 5 s"),
+    source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 5 s"),
     source("host.load", Unit::Count, "load average over a minute, per CPU"),
     source("network.receive", Unit::Share, "received by the storage interface, against its speed"),
     source("network.transmit", Unit::Share, "sent by the storage interface, against its speed"),
@@ -86,6 +86,9 @@ pub const SOURCES: [Source; 30] = [
 pub fn source_of(name: &str) -> Option<usize> {
     SOURCES.iter().position(|source| source.name == name)
 }
+
+/// Only what was read so long after somebody has left, or has less, shows what that did: pressure is over 5 s or a bit more.
+pub const SETTLE_NS: u64 = 10_000_000_000;
 
 /// What a gauge above its limit leads to, beside that no new jobs start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back. So it is with CPU where
 //! storage is slow each time that batch runs, and not for what batch does on a disk.
 
+use crate::gauge::SETTLE_NS;
+
 /// What batch can have less of as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
@@ -63,8 +65,6 @@ const STEP: f32 = 0.1;
 const STEP_TRIED: f32 = 0.04;
 /// So much of that is as much as that.
 const SAME: f32 = 0.8;
-/// Pressure is over ten seconds: only what was read so long after a change shows what that did.
-const SETTLE_NS: u64 = 10_000_000_000;
 /// Less than this share of what it was is down.
 const DOWN: f64 = 0.9;
 /// A pause is doubled so many times at most.
@@ -124,7 +124,8 @@ impl Squeeze {
     pub fn short(&mut self, value: f64, read_ns: u64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         self.enough_ns = None;
         let all = self.share >= 1.0;
-        if now_ns < self.until_ns || (!all && !self.settled(read_ns)) {
+        // What was read in a pause is of the time when batch had hardly anything of it, too.
+        if read_ns < self.until_ns || (!all && !self.settled(read_ns)) {
             return None;
         }
         // After a harm nothing had been measured.
@@ -191,7 +192,7 @@ impl Squeeze {
         Some(Change::Less)
     }
 
-    /// Storage has enough of it, as was read then.
+    /// Storage has enough of it, as was read then; which shows nothing where it was no reading that batch has less for.
     pub fn enough(&mut self, read_ns: u64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         let since_ns = *self.enough_ns.get_or_insert(now_ns);
         if self.share >= 1.0 {
@@ -201,6 +202,7 @@ impl Squeeze {
             }
             return None;
         }
+        let read_ns = if self.before.is_finite() { read_ns } else { now_ns };
         if now_ns.saturating_sub(since_ns) < SETTLE_NS || !self.settled(read_ns) {
             return None;
         }
@@ -303,6 +305,22 @@ mod tests {
         let mut squeeze = Squeeze::default();
         squeeze.harm(60 * S, 100 * S);
         assert_eq!(short(&mut squeeze, 0.5, 111, 60).last(), Some(&(151, Change::InVain)));
+    }
+
+    #[test]
+    fn what_was_read_in_a_pause_is_no_reason_after_it() {
+        let mut squeeze = Squeeze::default();
+        assert_eq!(short(&mut squeeze, 0.5, 100, 51).last(), Some(&(150, Change::InVain)));
+        assert_eq!(squeeze.short(0.5, 209 * S, 60 * S, 300 * S), None);
+        assert_eq!(squeeze.short(0.5, 210 * S, 60 * S, 301 * S), Some(Change::Less));
+    }
+
+    #[test]
+    fn it_comes_back_by_itself_where_nothing_was_read_that_it_went_for() {
+        let mut squeeze = Squeeze::default();
+        squeeze.floor(100 * S);
+        let changes: Vec<_> = (100..300).filter_map(|s| Some((s, squeeze.enough(90 * S, 60 * S, s * S)?))).collect();
+        assert_eq!(changes, [(200, Change::Over)]);
     }
 
     #[test]

@@ -256,7 +256,10 @@ impl<F: Freezer> ControlLoop<F> {
             self.names_version = u64::MAX;
         }
         if self.config.gauges != new.gauges {
-            self.gauges = new.gauges.iter().map(GaugeJudge::new).collect();
+            // Those that are as they were remember for how long they have been above, or below.
+            let known = |objective| self.gauges.iter().find(|judge| judge.objective() == objective).cloned();
+            let judge = |objective| known(objective).unwrap_or_else(|| GaugeJudge::new(objective));
+            self.gauges = new.gauges.iter().map(judge).collect();
             self.judged = vec![GaugeVerdict::default(); new.gauges.len()];
             self.names_version = u64::MAX;
         }

@@ -132,9 +132,9 @@ impl Watch {
     /// Until the flag is up.
     pub fn run(&mut self, shutdown: &AtomicBool) {
         while !shutdown.load(Ordering::Relaxed) {
-            let now_ns = self.clock.monotonic_ns();
-            self.pressure.read(now_ns, &self.shared);
-            self.sources.iter_mut().for_each(|source| source.read(now_ns, &self.shared));
+            self.pressure.read(self.clock.monotonic_ns(), &self.shared);
+            // Each by its own time: one that hangs must not make a rate of those behind it.
+            self.sources.iter_mut().for_each(|source| source.read(self.clock.monotonic_ns(), &self.shared));
             self.triggers.look();
             let end = Instant::now() + PERIOD;
             // The others compare two looks, which must lie apart.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pressure stall information of the storage services and of the host, over the last 10 s (kernel, accounting/psi.rst; that all tasks of
+//! Pressure stall information of the storage services and of the host, over the last 5 s (kernel, accounting/psi.rst; that all tasks of
 //! a host wait for CPU cannot be). From the running totals: the kernel's own average over 10 s still has a third of what ended 10 s ago,
-//! for which jobs would leave.
+//! for which jobs would leave. Over half of the time for which it must last as shipped, so that one moment in which all wait is no reason.
 //! A kernel without it (EL9 needs `psi=1`) or a node without the slice has none.
 
 use std::collections::VecDeque;
@@ -14,19 +14,21 @@ use crate::shared::Shared;
 
 const S: u64 = 1_000_000_000;
 /// A share is of so long a time, or of the time since the guard began, and of no less than a second.
-const OVER_NS: u64 = 10 * S;
+const OVER_NS: u64 = 5 * S;
+/// With looks that lie further from each other it would be of another time.
+const GAP_NS: u64 = 3 * S;
 /// Looks that are remembered are no closer to each other, however often the kernel says that there is pressure.
 const APART_NS: u64 = S / 2;
 
-/// Totals, oldest first: one of 10 s ago or more, and those since.
+/// Totals, oldest first: one of 5 s ago or a bit more, and those since.
 #[derive(Default)]
 struct Looks(VecDeque<(u64, Pressure)>);
 
 impl Looks {
     /// Shares in which some tasks waited, and all.
     fn add(&mut self, now_ns: u64, now: Pressure) -> Option<(f64, f64)> {
-        if self.0.back().is_some_and(|(_, last)| now.some_us < last.some_us || now.full_us < last.full_us) {
-            // Another slice of the same name.
+        let another_slice = |last: &Pressure| now.some_us < last.some_us || now.full_us < last.full_us;
+        if self.0.back().is_some_and(|(at_ns, last)| another_slice(last) || now_ns.saturating_sub(*at_ns) > GAP_NS) {
             self.0.clear();
         }
         while self.0.get(1).is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) >= OVER_NS) {
@@ -138,17 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_more_than_ten_seconds_ago_does_not_count() {
+    fn what_was_more_than_five_seconds_ago_does_not_count() {
         let at = |us| Pressure { some_us: us, full_us: us / 2 };
         let mut looks = Looks::default();
-        // All of five seconds, and nothing since; the kernel's average would say 0.14 ten seconds after the end, and 0.05 after twenty.
+        // All of five seconds, and nothing since; the kernel's average would say 0.24 five seconds after the end, and 0.14 after ten.
         for second in 0..=5 {
             looks.add((100 + second) * S, at(second * 1_000_000));
         }
-        let shares: Vec<_> = (6..=16).map(|second| looks.add((100 + second) * S, at(5_000_000)).unwrap()).collect();
-        assert_eq!((shares[0].0, shares[4], shares[5].0), (5.0 / 6.0, (0.5, 0.25), 0.4));
-        assert_eq!((shares[8].0, shares[9], shares[10]), (0.1, (0.0, 0.0), (0.0, 0.0)));
-        assert_eq!(looks.0.len(), 11);
+        let shares: Vec<_> = (6..=11).map(|second| looks.add((100 + second) * S, at(5_000_000)).unwrap()).collect();
+        assert_eq!(shares, [(0.8, 0.4), (0.6, 0.3), (0.4, 0.2), (0.2, 0.1), (0.0, 0.0), (0.0, 0.0)]);
+        assert_eq!(looks.0.len(), 6);
     }
 
     #[test]
@@ -159,8 +160,10 @@ mod tests {
             let found = looks.add(100 * S + tenth * S / 10, at(tenth * 50_000));
             assert!(tenth < 10 || (found.unwrap().0 - 0.5).abs() < 1e-9, "{found:?}");
         }
-        assert!(looks.0.len() <= 22, "{}", looks.0.len());
+        assert!(looks.0.len() <= 12, "{}", looks.0.len());
         assert_eq!(looks.add(131 * S, at(3)), None, "a slice that was made anew");
         assert_eq!(looks.add(133 * S, at(200_003)), Some((0.1, 0.0)));
+        assert_eq!(looks.add(143 * S, at(9_000_000)), None, "nobody has looked for long: of what time would that be?");
+        assert_eq!(looks.add(145 * S, at(9_000_000)), Some((0.0, 0.0)));
     }
 }

@@ -41,11 +41,11 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// It is still (or again) at this value: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`,
+    /// It is still (or again) at this value, which is `settled` when it shows what the last departure did: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`,
     /// and after two more for twice as long.
-    pub fn ask(&mut self, value: f64, backoff_ns: u64, now_ns: u64) -> bool {
+    pub fn ask(&mut self, value: f64, settled: bool, backoff_ns: u64, now_ns: u64) -> bool {
         self.kept_ns = None;
-        if now_ns < self.until_ns {
+        if !settled || now_ns < self.until_ns {
             return false;
         }
         self.in_vain = if self.value > 0.0 && value > DOWN * self.value { self.in_vain + 1 } else { 0 };
@@ -57,7 +57,7 @@ impl Room {
         now_ns >= self.until_ns
     }
 
-    /// It is below its limit. Only for so long is it because of who has left: pressure that comes and goes by itself is not.
+    /// It is not above its limit. Only for so long is it because of who has left: pressure that comes and goes by itself is not.
     pub fn kept(&mut self, backoff_ns: u64, now_ns: u64) {
         if *self == Room::default() {
             return;
@@ -125,23 +125,28 @@ mod tests {
     #[test]
     fn nobody_is_sent_away_for_a_gauge_that_does_not_come_down() {
         let mut room = Room::default();
-        assert!(room.ask(0.5, 60, 10) && room.ask(0.5, 60, 20));
-        assert!(!room.ask(0.49, 60, 30) && !room.ask(0.5, 60, 89), "two have left in vain");
-        assert!(room.ask(0.5, 60, 90) && room.ask(0.3, 60, 100) && room.ask(0.2, 60, 110) && room.ask(0.1, 60, 120));
-        assert!(room.ask(0.1, 60, 130) && !room.ask(0.1, 60, 140), "two more");
-        assert!(!room.ask(0.1, 60, 259) && room.ask(0.1, 60, 260), "twice as long");
+        assert!(room.ask(0.5, true, 60, 10) && room.ask(0.5, true, 60, 20));
+        assert!(!room.ask(0.49, true, 60, 30) && !room.ask(0.5, true, 60, 89), "two have left in vain");
+        assert!(
+            room.ask(0.5, true, 60, 90)
+                && room.ask(0.3, true, 60, 100)
+                && room.ask(0.2, true, 60, 110)
+                && room.ask(0.1, true, 60, 120)
+        );
+        assert!(room.ask(0.1, true, 60, 130) && !room.ask(0.1, true, 60, 140), "two more");
+        assert!(!room.ask(0.1, true, 60, 259) && room.ask(0.1, true, 60, 260), "twice as long");
     }
 
     #[test]
     fn what_comes_and_goes_by_itself_is_not_brought_down_by_who_left() {
         let mut room = Room::default();
-        assert!(room.ask(0.5, 60, 10));
+        assert!(room.ask(0.5, true, 60, 10));
         (11..40).for_each(|second| room.kept(60, second));
-        assert!(room.ask(0.5, 60, 40));
+        assert!(room.ask(0.5, true, 60, 40));
         (41..70).for_each(|second| room.kept(60, second));
-        assert!(!room.ask(0.5, 60, 70), "for the third time");
+        assert!(!room.ask(0.5, true, 60, 70), "for the third time");
         (71..=190).for_each(|second| room.kept(60, second));
-        assert!(!room.ask(0.5, 60, 129));
+        assert!(!room.ask(0.5, true, 60, 129));
         (131..=251).for_each(|second| room.kept(60, second));
         assert_eq!(room, Room::default(), "after that it is another story");
     }

@@ -12,6 +12,7 @@ use super::view::About;
 use super::{Counters, Events, LadderConfig};
 use crate::bits::contains;
 use crate::event::{Cause, Deed, Event};
+use crate::gauge::SETTLE_NS;
 use crate::jobs::{Hold, JobSet};
 use crate::squeeze::{Resource, Squeeze};
 use intf::state::NodeState;
@@ -218,6 +219,11 @@ impl Memory {
             self.counters.since_ns = now_ns;
         }
         self.enter(t.to, if same { self.reason } else { t.cause }, now_ns);
+    }
+
+    /// Was this read so late that it is of the time since the last job has left?
+    pub fn settled(&self, read_ns: u64) -> bool {
+        self.left_ns.is_none_or(|left_ns| read_ns.saturating_sub(left_ns) >= SETTLE_NS)
     }
 
     fn enter(&mut self, to: NodeState, reason: Cause, now_ns: u64) {

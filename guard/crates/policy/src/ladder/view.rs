@@ -265,13 +265,21 @@ impl View {
                 // That nothing is heard is no reason to throw anybody out.
                 _ if cause == Cause::GaugeStale => {}
                 Then::Close | Then::Throttle(_) => {}
-                Then::Vacate if view.crowded.is_none() && verdict.is_above() => {
+                Then::Vacate
+                    if verdict.is_above() && !view.crowded.is_some_and(|(_, read_ns)| memory.settled(read_ns)) =>
+                {
                     view.crowded = Some((About::gauge(index, verdict), verdict.read_ns));
                     let there = |grower: &Grower| verdict.of_memory && inputs.living.contains(grower.place);
                     view.grower = inputs.grower.filter(there);
                 }
                 Then::Vacate => {}
-                Then::Emergency => view.danger = view.danger.or(about),
+                // Who resumes after one has seen what was read until then.
+                Then::Emergency
+                    if verdict.is_above() && memory.left_ns.is_none_or(|left_ns| verdict.read_ns > left_ns) =>
+                {
+                    view.danger = view.danger.or(about);
+                }
+                Then::Emergency => {}
             }
         }
         if memory.suspects != 0 {
@@ -310,6 +318,10 @@ impl View {
                 *short = Some(Short::Now(About::gauge(index, verdict), verdict.read_ns));
             }
             GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(..))) => {
+                *short = Some(Short::Perhaps);
+            }
+            // It has been above for a moment only.
+            GaugeState::Kept if verdict.is_above() && !matches!(short, Some(Short::Now(..))) => {
                 *short = Some(Short::Perhaps);
             }
             GaugeState::Kept => match short {

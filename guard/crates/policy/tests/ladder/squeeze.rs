@@ -62,6 +62,14 @@ fn a_gauge_that_is_read_once_in_minutes_moves_it_once_in_minutes() {
 }
 
 #[test]
+fn what_is_above_for_a_moment_only_is_no_reason_to_give_it_more() {
+    let mut steps = short(15);
+    steps.gauges = vec![GaugeVerdict { state: GaugeState::Kept, ..gauge(0.5, Resource::Cpu) }];
+    steps.run(60 * S);
+    assert_eq!(shares(&steps).0, 0.25);
+}
+
+#[test]
 fn it_gets_it_back_bit_by_bit_and_not_before_it_is_over_for_long() {
     let mut steps = short(15);
     // Below, and not for long enough that the gauge would say so.

@@ -32,6 +32,8 @@ pub struct Steps {
     pub gauges: Vec<GaugeVerdict>,
     /// When they were read; `None` = just now.
     pub gauges_read: Option<u64>,
+    /// One of them that was read then.
+    pub seldom: Option<(usize, u64)>,
     pub filesystems: [FilesystemLoad; 2],
     pub batch_share: [f32; 2],
     pub batch_share_now: [f32; 2],
@@ -97,6 +99,7 @@ impl Steps {
                 ..GaugeVerdict::default()
             }],
             gauges_read: None,
+            seldom: None,
             filesystems: [FilesystemLoad { stuck_after_ns: 800 * MS, ..FilesystemLoad::default() }; 2],
             batch_share: [0.5; 2],
             batch_share_now: [0.0; 2],
@@ -134,6 +137,9 @@ impl Steps {
             self.verdicts.map(|verdict| evaluated(verdict, self.ladder.excused(verdict.objective, self.now)));
         for gauge in &mut self.gauges {
             gauge.read_ns = self.gauges_read.unwrap_or(self.now);
+        }
+        if let Some((place, read_ns)) = self.seldom {
+            self.gauges[place].read_ns = read_ns;
         }
         let inputs = Inputs {
             verdicts: &verdicts,

@@ -198,6 +198,40 @@ fn what_was_read_before_somebody_left_or_is_below_its_limit_by_now_sends_nobody_
 }
 
 #[test]
+fn what_an_operator_has_seen_is_no_new_emergency() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Emergency);
+    steps.step();
+    steps.gauges_read = Some(steps.now);
+    steps.resumed = true;
+    steps.step();
+    steps.resumed = false;
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Closed, "it was read before");
+    steps.gauges_read = None;
+    steps.gauges[0].measure.value = 0.0;
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Closed, "it is over, and not for long");
+    steps.gauges[0].measure.value = 0.2;
+    steps.step();
+    assert_eq!(steps.state(), NodeState::Emergency, "again");
+}
+
+#[test]
+fn a_gauge_that_is_read_seldom_hides_no_other() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.gauges.push(steps.gauges[0]);
+    steps.step();
+    (steps.jobs, steps.living) = (Some(2), jobs(&[0, 1]));
+    steps.step();
+    steps.seldom = Some((0, steps.now));
+    steps.run(10 * S + 2 * TICK);
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[1]))));
+    assert_eq!(steps.events.last().unwrap().gauge, Some(1));
+}
+
+#[test]
 fn who_took_most_of_the_memory_leaves_and_not_the_youngest() {
     const MIB: u64 = 1 << 20;
     let mut steps = Steps::open();

@@ -37,6 +37,20 @@ fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
 }
 
 #[test]
+fn a_gauge_that_is_as_it_was_goes_on_where_another_is_new() {
+    let mut rig = Rig::new(RecordingFreezer::default());
+    rig.memory = 0.5;
+    rig.pass(9 * SECOND_NS);
+    assert!(rig.state().starts_with("state=open"), "{}", rig.state());
+    let mut new = rig.control.config.clone();
+    let another = policy::GaugeObjective { name: "another".into(), ..new.gauges[1].clone() };
+    new.gauges.push(another);
+    *lock(&rig.control.shared.configuration) = Some(Box::new(new));
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.state().contains("reason=gauge_above "), "ten seconds in all: {}", rig.state());
+}
+
+#[test]
 fn an_overloaded_filesystem_is_a_gauge() {
     let mut rig = Rig::new(RecordingFreezer::default());
     let read = |rig: &Rig| {

@@ -35,9 +35,6 @@ fn freeze(cause: Cause, about: About) -> Transition {
     Transition { to: NodeState::Frozen, cause, deed: Deed::Freeze, precaution: false, about, hold: Hold::All }
 }
 
-/// Pressure is over ten seconds: what was read earlier than so long after somebody has left is of the time when he was there.
-const SETTLE_NS: u64 = 10_000_000_000;
-
 /// All jobs leave.
 fn evacuate(cause: Cause, about: About) -> Transition {
     Transition { to: NodeState::Emergency, deed: Deed::Evacuate, ..freeze(cause, about) }
@@ -61,7 +58,6 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
         memory.room.kept(memory.config.innocent_backoff_ns, view.now_ns);
         return None;
     };
-    let settled = memory.left_ns.is_none_or(|left_ns| read_ns.saturating_sub(left_ns) >= SETTLE_NS);
     let (cause, about) = match view.grower {
         Some(_) => (Cause::MemoryGrowth, about.because_of(view.grower)),
         None => (Cause::GaugeAbove, about),
@@ -69,7 +65,8 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     let chosen = view.grower.map(|grower| grower.place).or(view.youngest);
     let chosen = chosen.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
     let backoff_ns = memory.config.innocent_backoff_ns;
-    let helps = settled && memory.room.ask(about.value(), backoff_ns, view.now_ns);
+    let settled = memory.settled(read_ns);
+    let helps = memory.room.ask(about.value(), settled, backoff_ns, view.now_ns);
     helps.then(|| vacate(cause, about, chosen))
 }
 
