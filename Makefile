@@ -47,8 +47,8 @@ lint: host ## formatters in check mode and linters
 fmt: host ## format every part
 	$(PYTHON) tests/suite.py fmt
 
-packages: host ## build the .debs of all parts
-	$(PYTHON) -m beerlab packages
+packages: host ## build the .debs of all parts, to out/packages
+	debs=$$($(PYTHON) -m beerlab packages); rm -rf out/packages; install -D -m 0644 -t out/packages $$debs
 
 bench: host ## the numbers of benchmarks/ (takes hours)
 	$(PYTHON) -m beerbench run all
