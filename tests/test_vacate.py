@@ -17,7 +17,7 @@ from beerbench.timeline import clock
 from beerbench.timeline.decisions import Decision
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_one_run, assert_undisturbed, figures, report_of
+from support import StorageUser, assert_one_run, assert_undisturbed, figures, let_storage_be_alone, report_of
 from test_protection_disk import AGAIN, RATE, RECOVERY, wait_until_learned
 
 HOG = "hog-disk --threads 24 --size 64MiB --seconds 600 --on-signal 1"
@@ -199,8 +199,8 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     stays = batch.wait_until_ready(elder, timeout=240)
     younger = batch.submit("burn --seconds 60 --on-signal 1")
     leaves = batch.wait_until_ready(younger, timeout=240)
-    time.sleep(LONG_AGO)
     storage.watch()
+    let_storage_be_alone(LONG_AGO)
     time_of = clock.measure(node)
     batch.signal(stays)
     struck = storage.part("storage waits for memory")

@@ -87,8 +87,13 @@ pub fn source_of(name: &str) -> Option<usize> {
     SOURCES.iter().position(|source| source.name == name)
 }
 
-/// Only what was read so long after somebody has left, or has less, shows what that did: pressure is over 5 s or a bit more.
-pub const SETTLE_NS: u64 = 10_000_000_000;
+/// Pressure is over 5 s or a bit more, and what jobs have begun goes on for a while.
+const SETTLE_NS: u64 = 10_000_000_000;
+
+/// Was this read so long after a change (somebody has left, or has less) that it shows what that did?
+pub fn settled(read_ns: u64, changed_ns: u64) -> bool {
+    read_ns.saturating_sub(changed_ns) >= SETTLE_NS
+}
 
 /// What a gauge above its limit leads to, beside that no new jobs start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

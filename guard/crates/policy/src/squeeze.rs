@@ -3,7 +3,7 @@
 //! more while it is not, as [`crate::throttle`] does for one disk. Batch that gets less in vain gets all of it back. So it is with CPU where
 //! storage is slow each time that batch runs, and not for what batch does on a disk.
 
-use crate::gauge::SETTLE_NS;
+use crate::gauge::settled;
 
 /// What batch can have less of as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,18 +114,13 @@ impl Squeeze {
         self.share < 1.0
     }
 
-    /// Was this read late enough to be of the time since the last change?
-    fn settled(&self, read_ns: u64) -> bool {
-        read_ns.saturating_sub(self.changed_ns) >= SETTLE_NS
-    }
-
     /// Storage is short of it: this was measured, and then. After a squeeze in vain there is none for `backoff_ns`, after two for twice as
     /// long.
     pub fn short(&mut self, value: f64, read_ns: u64, backoff_ns: u64, now_ns: u64) -> Option<Change> {
         self.enough_ns = None;
         let all = self.share >= 1.0;
         // What was read in a pause is of the time when batch had hardly anything of it, too.
-        if read_ns < self.until_ns || (!all && !self.settled(read_ns)) {
+        if read_ns < self.until_ns || (!all && !settled(read_ns, self.changed_ns)) {
             return None;
         }
         // After a harm nothing had been measured.
@@ -203,7 +198,7 @@ impl Squeeze {
             return None;
         }
         let read_ns = if self.before.is_finite() { read_ns } else { now_ns };
-        if now_ns.saturating_sub(since_ns) < SETTLE_NS || !self.settled(read_ns) {
+        if !settled(now_ns, since_ns) || !settled(read_ns, self.changed_ns) {
             return None;
         }
         // What was too much is likely to be so again: it is tried, and not soon.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pressure stall information of the storage services and of the host, over the last 5 s (kernel, accounting/psi.rst; that all tasks of
 //! a host wait for CPU cannot be). From the running totals: the kernel's own average over 10 s still has a third of what ended 10 s ago,
-//! for which jobs would leave. Over half of the time for which it must last as shipped, so that one moment in which all wait is no reason.
+//! for which jobs would leave. As shipped a gauge must be above its limit for twice as long: one moment in which all wait is no reason.
 //! A kernel without it (EL9 needs `psi=1`) or a node without the slice has none.
 
 use std::collections::VecDeque;

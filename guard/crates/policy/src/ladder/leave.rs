@@ -41,8 +41,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// It is still (or again) at this value, which is `settled` when it shows what the last departure did: may one more be sent away? After two who left in vain nobody is, for `backoff_ns`,
-    /// and after two more for twice as long.
+    /// It is still (or again) at this value, which is `settled` when it shows what the last departure did: may one more be sent away?
+    /// After two who left in vain nobody is, for `backoff_ns`, and after two more for twice as long.
     pub fn ask(&mut self, value: f64, settled: bool, backoff_ns: u64, now_ns: u64) -> bool {
         self.kept_ns = None;
         if !settled || now_ns < self.until_ns {

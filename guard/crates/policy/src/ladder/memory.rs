@@ -12,7 +12,7 @@ use super::view::About;
 use super::{Counters, Events, LadderConfig};
 use crate::bits::contains;
 use crate::event::{Cause, Deed, Event};
-use crate::gauge::SETTLE_NS;
+use crate::gauge::settled;
 use crate::jobs::{Hold, JobSet};
 use crate::squeeze::{Resource, Squeeze};
 use intf::state::NodeState;
@@ -223,7 +223,7 @@ impl Memory {
 
     /// Was this read so late that it is of the time since the last job has left?
     pub fn settled(&self, read_ns: u64) -> bool {
-        self.left_ns.is_none_or(|left_ns| read_ns.saturating_sub(left_ns) >= SETTLE_NS)
+        self.left_ns.is_none_or(|left_ns| settled(read_ns, left_ns))
     }
 
     fn enter(&mut self, to: NodeState, reason: Cause, now_ns: u64) {

@@ -317,19 +317,16 @@ impl View {
             GaugeState::Broken if verdict.is_above() => {
                 *short = Some(Short::Now(About::gauge(index, verdict), verdict.read_ns));
             }
-            GaugeState::Broken | GaugeState::Stale if !matches!(short, Some(Short::Now(..))) => {
-                *short = Some(Short::Perhaps);
-            }
+            _ if matches!(short, Some(Short::Now(..))) => {}
+            GaugeState::Broken | GaugeState::Stale => *short = Some(Short::Perhaps),
             // It has been above for a moment only.
-            GaugeState::Kept if verdict.is_above() && !matches!(short, Some(Short::Now(..))) => {
-                *short = Some(Short::Perhaps);
-            }
+            GaugeState::Kept if verdict.is_above() => *short = Some(Short::Perhaps),
             GaugeState::Kept => match short {
                 None => *short = Some(Short::Not(verdict.read_ns)),
                 Some(Short::Not(read_ns)) => *read_ns = verdict.read_ns.min(*read_ns),
-                Some(Short::Now(..) | Short::Perhaps) => {}
+                Some(_) => {}
             },
-            _ => {}
+            GaugeState::Absent => {}
         }
     }
 
