@@ -12,6 +12,9 @@ use policy::Resource;
 use crate::actuators::squeeze::SqueezeActuator;
 use crate::actuators::{gone, now, write};
 
+/// Name of a file in the run folder: see [`Brakes::idle`].
+pub(in crate::actuators) const IDLE_LIFTED: &str = "idle-lifted";
+
 /// What was lifted.
 #[derive(Debug, Default)]
 pub(super) struct Brakes {
@@ -19,7 +22,7 @@ pub(super) struct Brakes {
     run: Option<PathBuf>,
     /// Nothing is lifted, only put back.
     dry: bool,
-    /// Of a file there: it is there while the slice is not idle because of this, whichever guard has done it.
+    /// A file there: it is there while the slice is not idle because of this, whichever guard has done it.
     idle: PathBuf,
     quota: Option<String>,
 }
@@ -27,7 +30,7 @@ pub(super) struct Brakes {
 impl Brakes {
     /// For a guard with this run folder.
     pub fn new(run: &Path) -> Brakes {
-        Brakes { run: Some(run.to_owned()), dry: false, idle: run.join("idle-lifted"), quota: None }
+        Brakes { run: Some(run.to_owned()), dry: false, idle: run.join(IDLE_LIFTED), quota: None }
     }
 
     /// Of a guard that changes nothing of its own, but gives back what one before it has taken.

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use crate::jobs::JobTable;
 
+pub(super) use brakes::IDLE_LIFTED;
 pub use slice::SliceFreezer;
 
 /// After this long a write without effect is reported as such (DESIGN 4.5: at most 10 s).

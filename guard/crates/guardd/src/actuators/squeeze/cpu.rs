@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Less CPU for all of batch: fewer CPUs, whole cores at a time, because a thread beside one of storage on the same core slows it;
-//! below one core a quota. In what is left everybody else goes first anyhow: the slice of the jobs is idle (`cpu.idle`).
+//! below one core a quota. In what is left everybody else goes first: the slice of the jobs is idle (`cpu.idle`), or becomes so. A quota
+//! alone would not do: what it allows in a period comes in one piece, for which storage waits.
 
 use std::path::Path;
 
@@ -12,8 +13,8 @@ use crate::failsafe::percent;
 /// A cgroup's period of the quota (kernel, cgroup-v2.rst, `cpu.max`).
 const PERIOD_US: f64 = 100_000.0;
 
-/// The knobs for this share of `allowed`. Empty = it cannot be said which CPUs there are.
-pub(super) fn knobs(topology: &Path, allowed: &[u32], share: f32) -> Vec<Knob> {
+/// The knobs for this share of `allowed`, of batch that has a `weight`, or is idle. Empty = it cannot be said which CPUs there are.
+pub(super) fn knobs(topology: &Path, allowed: &[u32], share: f32, weight: bool) -> Vec<Knob> {
     if allowed.is_empty() {
         return Vec::new();
     }
@@ -27,6 +28,9 @@ pub(super) fn knobs(topology: &Path, allowed: &[u32], share: f32) -> Vec<Knob> {
         if let Some(quota) = percent(&format!("{quota_us}"), "100000") {
             knobs.push(Knob::new("CPUQuota", &quota, "cpu.max", &format!("{quota_us} 100000")));
         }
+    }
+    if weight {
+        knobs.push(Knob::new("CPUWeight", "idle", "cpu.idle", "1"));
     }
     knobs
 }
@@ -87,13 +91,13 @@ mod tests {
     fn a_share_of_one_core_is_a_quota() {
         let folder = tempfile::tempdir().unwrap();
         let said = |share: f32, allowed: &[u32]| {
-            let knobs = knobs(folder.path(), allowed, share);
+            let knobs = knobs(folder.path(), allowed, share, false);
             let lines: Vec<String> = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value)).collect();
             (lines.join(" "), words(&knobs, allowed))
         };
         assert_eq!(said(0.5, &[0, 1, 2, 3]), ("AllowedCPUs=0-1".into(), "2 of 4 CPUs".into()));
         assert_eq!(said(0.125, &[1, 2]), ("AllowedCPUs=1 CPUQuota=25%".into(), "0.25 of 2 CPUs".into()));
         assert_eq!(said(0.0625, &[1]), ("AllowedCPUs=1 CPUQuota=6.25%".into(), "0.06 of 1 CPUs".into()));
-        assert!(knobs(folder.path(), &[], 0.5).is_empty());
+        assert!(knobs(folder.path(), &[], 0.5, true).is_empty());
     }
 }

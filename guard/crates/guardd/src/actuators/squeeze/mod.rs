@@ -12,6 +12,7 @@ use anyhow::{bail, Context, Result};
 use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
+use super::freeze::IDLE_LIFTED;
 use super::{gone, now, set_property, unit, write};
 use crate::failsafe::{percent, Failsafe};
 
@@ -33,7 +34,7 @@ impl Knob {
 /// What batch had before it got less.
 #[derive(Clone, Debug, Default)]
 struct Before {
-    /// `Property=value`, for systemd.
+    /// `Property=value`, for systemd. A weight only where batch was not idle, as it is as shipped.
     assignments: Vec<String>,
     cpus: Vec<u32>,
     bytes: u64,
@@ -67,7 +68,7 @@ pub struct SqueezeActuator {
 const OF: [Resource; 2] = [Resource::Cpu, Resource::Memory];
 
 /// The properties of each resource, and the files that systemd keeps them in are named after them.
-const PROPERTIES: [&[&str]; OF.len()] = [&["AllowedCPUs", "CPUQuota"], &["MemoryHigh"]];
+const PROPERTIES: [&[&str]; OF.len()] = [&["AllowedCPUs", "CPUQuota", "CPUWeight"], &["MemoryHigh"]];
 
 impl SqueezeActuator {
     /// Name of the file in the run folder that says what batch had before.
@@ -121,14 +122,25 @@ impl SqueezeActuator {
         OF.into_iter().filter_map(make).collect()
     }
 
-    /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`]. While all of batch stands
-    /// still its CPU is the freezer's matter.
+    /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
     pub fn drifted(&mut self) -> bool {
-        let slice = &self.slice;
-        let changed = |knob: &Knob| now(slice, knob.file).is_some_and(|now| now != knob.seen);
-        let lifted = |knob: &Knob| knob.file.starts_with("cpu.") && now(slice, "cgroup.freeze").as_deref() == Some("1");
-        let other = |knobs: &&mut Vec<Knob>| knobs.iter().any(|knob| changed(knob) && !lifted(knob));
-        self.applied.iter_mut().filter(other).map(Vec::clear).count() > 0
+        let drifted = |knobs: &[Knob]| {
+            knobs
+                .iter()
+                .any(|knob| now(&self.slice, knob.file).is_some_and(|now| now != knob.seen) && !self.lifted(knob))
+        };
+        let drifted: Vec<usize> = (0..OF.len()).filter(|&of| drifted(&self.applied[of])).collect();
+        drifted.iter().for_each(|&of| self.applied[of].clear());
+        !drifted.is_empty()
+    }
+
+    /// Has the freezer lifted it, for as long as jobs are to come to a stand or to end?
+    fn lifted(&self, knob: &Knob) -> bool {
+        match knob.file {
+            "cpu.idle" => self.run.join(IDLE_LIFTED).exists(),
+            "cpu.max" => now(&self.slice, "cgroup.freeze").as_deref() == Some("1"),
+            _ => false,
+        }
     }
 
     /// Takes systemd's files away that what was given back has left, so that they do not hide a later change of the unit's own.
@@ -161,7 +173,8 @@ impl SqueezeActuator {
         };
         let (knobs, words) = match resource {
             Resource::Cpu => {
-                let knobs = cpu::knobs(&self.topology, &before.cpus, share);
+                let weight = before.assignments.iter().any(|assignment| assignment.starts_with("CPUWeight="));
+                let knobs = cpu::knobs(&self.topology, &before.cpus, share, weight);
                 let words = cpu::words(&knobs, &before.cpus);
                 (knobs, words)
             }
@@ -198,6 +211,7 @@ impl SqueezeActuator {
         self.systemctl(told.chain(before.filter(unneeded).cloned()).collect())?;
         knobs.iter().try_for_each(|knob| match now(&self.slice, knob.file) {
             Some(now) if now == knob.seen => Ok(()),
+            _ if self.lifted(knob) => Ok(()),
             now => bail!("{}: {} is `{}`", self.slice.display(), knob.file, now.unwrap_or_default()),
         })
     }
@@ -213,6 +227,10 @@ impl SqueezeActuator {
         self.before[resource as usize] = None;
         let ours = std::mem::take(&mut self.applied[resource as usize]);
         let mut seen = self.remember();
+        if assignments.iter().any(|assignment| assignment.starts_with("CPUWeight=")) {
+            // The freezer is not to make it idle again that is not.
+            seen = seen.and(gone(&self.run.join(IDLE_LIFTED)));
+        }
         // The end of a freeze, which had lifted it, has put it back just then.
         let back =
             |knob: &Knob| knob.file.starts_with("cpu.") && now(&self.slice, knob.file).as_ref() == Some(&knob.seen);
@@ -243,11 +261,14 @@ impl SqueezeActuator {
                     ("max", _) => Some(String::new()),
                     (time, period) => percent(time, period),
                 });
-                let values = [file("cpuset.cpus"), quota];
                 // Without a cpuset of its own it has its parent's, and systemd makes one for it.
-                let values = values.map(Option::unwrap_or_default);
-                let known = PROPERTIES[0].iter().zip(values);
-                let assignments = known.map(|(property, value)| format!("{property}={value}")).collect();
+                let mut assignments = vec![
+                    format!("AllowedCPUs={}", file("cpuset.cpus").unwrap_or_default()),
+                    format!("CPUQuota={}", quota.unwrap_or_default()),
+                ];
+                // Kernels before 5.15 know of nothing idle.
+                let busy = file("cpu.idle").as_deref() == Some("0") && !self.run.join(IDLE_LIFTED).exists();
+                assignments.extend(file("cpu.weight").filter(|_| busy).map(|weight| format!("CPUWeight={weight}")));
                 Before { assignments, cpus: self.allowed(), bytes: 0 }
             }
             Resource::Memory => {

@@ -51,6 +51,15 @@ impl Rig {
         ["cpuset.cpus", "cpu.max", "memory.high"].map(file).join("|")
     }
 
+    fn idle(&self) -> String {
+        now(&self.folder.path().join("beer-jobs.slice"), "cpu.idle").unwrap_or_default()
+    }
+
+    /// Was systemd told this?
+    fn told(&self, words: &str) -> bool {
+        now(self.folder.path(), "systemctl.said").is_some_and(|said| said.contains(words))
+    }
+
     fn put(&self, file: &str, text: &str) {
         std::fs::write(self.folder.path().join("beer-jobs.slice").join(file), text).unwrap();
     }
@@ -124,6 +133,53 @@ fn what_the_end_of_a_freeze_has_put_back_just_then_is_given_back_again() {
     rig.make(1.0, 1.0);
     let told = std::fs::read_to_string(rig.folder.path().join("told")).unwrap();
     assert_eq!(told.matches("CPUQuota=").count(), 1, "{told}");
+}
+
+/// A slice that somebody has made not idle.
+fn with_a_weight() -> Rig {
+    let rig = Rig::new();
+    rig.put("cpu.idle", "0\n");
+    rig.put("cpu.weight", "100\n");
+    rig
+}
+
+#[test]
+fn who_is_not_idle_becomes_so_and_has_its_weight_again() {
+    let mut rig = with_a_weight();
+    assert_eq!(rig.make(0.5, 1.0), [has("2 of 4 CPUs")]);
+    assert_eq!(rig.idle(), "1");
+    rig.put("cpu.idle", "0\n");
+    assert!(rig.actuator.drifted());
+    rig.make(0.5, 1.0);
+    assert_eq!(rig.idle(), "1");
+    // A guard that comes after one that died knows it, too.
+    rig.actuator = actuator(rig.folder.path());
+    rig.actuator.adopt();
+    rig.make(0.25, 1.0);
+    assert_eq!(rig.idle(), "1");
+    rig.make(1.0, 1.0);
+    assert_eq!((rig.idle().as_str(), rig.told("CPUWeight=100")), ("0", true));
+}
+
+#[test]
+fn what_the_freezer_has_lifted_is_left_to_it_and_not_put_back_into_what_is_given_back() {
+    let mut rig = with_a_weight();
+    rig.make(0.125, 1.0);
+    let lift = |rig: &Rig| {
+        std::fs::write(rig.folder.path().join(IDLE_LIFTED), "").unwrap();
+        rig.put("cpu.idle", "0\n");
+    };
+    lift(&rig);
+    assert!(!rig.actuator.drifted());
+    rig.make(1.0, 1.0);
+    assert!(!rig.there(IDLE_LIFTED) && rig.idle() == "0");
+    // Of a slice that is idle anyhow, it is the freezer's alone.
+    let mut rig = Rig::new();
+    rig.put("cpu.idle", "1\n");
+    lift(&rig);
+    rig.make(0.125, 1.0);
+    rig.make(1.0, 1.0);
+    assert!(rig.there(IDLE_LIFTED) && !rig.told("CPUWeight"));
 }
 
 #[test]
