@@ -60,8 +60,8 @@ HOGS = {
     "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --block 4KiB --pieces 32 "
     "--seconds 40 --on-signal 1",
 }
-# Over before the hog through XRootD is, and nobody asks HTCondor anything meanwhile: what that and the end of a container
-# take of an emulated CPU (an innocent stood still for 2.9 s, with nobody frozen and storage idle) is not the guard's.
+# Over before the hog through XRootD is, and nobody asks HTCondor anything meanwhile: what that and the end of a
+# container take of an emulated CPU (an innocent stood still for 2.9 s, with nobody frozen and storage idle) is not the guard's.
 COMPUTES = 60.0
 
 
