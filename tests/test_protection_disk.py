@@ -61,7 +61,7 @@ HOGS = {
     "--seconds 40 --on-signal 1",
 }
 # Over before the hog through XRootD is, and nobody asks HTCondor anything meanwhile: what that and the end of a
-# container take of an emulated CPU (an innocent stood still for 2.9 s, with nobody frozen and storage idle) is not the guard's.
+# container take of an emulated CPU is not the guard's (an innocent stood still for 2.9 s with nobody frozen).
 COMPUTES = 60.0
 
 

@@ -2,7 +2,7 @@
 //! The latency segment of the storage daemon: read at every tick, fed to the detectors, and summed up for the
 //! metrics.
 
-use intf::segment::layout::{bucket_lower, BUCKETS, KINDS};
+use intf::segment::layout::{bucket_lower, KINDS};
 use intf::segment::{Both, Class, Client, Filesystem, InFlight, Op, Poll, Reason, SegmentReader, SeriesDelta, Visitor};
 use policy::Config;
 
@@ -46,11 +46,10 @@ impl Histograms {
         if let Some(first) = histogram.buckets.first_mut() {
             *first += u64::from(delta.under);
         }
-        // Of the many buckets few have anything at a tick.
-        for (bucket, count) in delta.buckets.iter().enumerate().take(BUCKETS).filter(|(_, count)| **count != 0) {
+        for (bucket, count) in delta.any() {
             let coarse = BOUNDS.partition_point(|power| bucket_lower(bucket) >= 1 << power);
             if let Some(sum) = histogram.buckets.get_mut(coarse) {
-                *sum += u64::from(*count);
+                *sum += u64::from(count);
             }
         }
         if let Some(last) = histogram.buckets.last_mut() {

@@ -15,8 +15,6 @@ use intf::segment::{Class, SeriesDelta, BUCKETS};
 /// Without any request for so long there is no evidence left: nobody is being hurt.
 const IDLE_NS: u64 = 2_000_000_000;
 
-/// Buckets that are looked at together.
-const CHUNK: usize = 16;
 /// How many slow requests come together, while that is not known.
 const KINSHIP_ASSUMED: f64 = 3.0;
 
@@ -222,13 +220,8 @@ impl SeriesDetector {
     /// Requests that completed.
     pub fn completed(&mut self, delta: &SeriesDelta<'_>, arrivals: Arrivals<'_>) {
         self.add(0, delta.under, arrivals);
-        // Nearly all buckets are empty at a tick: look at them by the dozen.
-        for (chunk, counts) in delta.buckets.chunks(CHUNK).enumerate() {
-            if counts.iter().fold(0, |any, &count| any | count) != 0 {
-                for (i, &requests) in counts.iter().enumerate() {
-                    self.add(chunk * CHUNK + i, requests, arrivals);
-                }
-            }
+        for (bucket, requests) in delta.any() {
+            self.add(bucket, requests, arrivals);
         }
         self.add(BUCKETS - 1, delta.over, arrivals);
     }
