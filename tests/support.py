@@ -127,7 +127,8 @@ def figures(
     """Prints, in one line that can be kept, what an attack did: to the client in each part of the time, and with a
     guard how long that one took from the first slow request of the last part, and what each job lost.
 
-    `struck` is when it began, by the node's clock; `jobs` are cgroups. A time to act below zero: nobody was slow yet.
+    `struck` is when it began, by the node's clock; `acted_s` tells how long after it the guard first did each thing;
+    `jobs` are cgroups. A time to act below zero: nobody was slow yet.
     Of a part with too few requests for percentiles the slowest one is told.
     """
     found: dict[str, Any] = {"case": case, "guard": guard is not None}
@@ -141,10 +142,13 @@ def figures(
         found[name] = {"requests": len(part), "p50_ms": p50, "p99_ms": p99, "over_objective": round(slow, 4)}
     if guard is not None and clock is not None:
         decisions = Decisions(guard.decisions())
+        acted: dict[str, float] = {}
+        for one in decisions.items:
+            if one.time >= struck and one.action != "none":
+                acted.setdefault(one.action, round(one.time - struck, 3))
+        found["acted_s"] = acted
         froze = decisions.first("freeze", struck)
         onset = first_over(list(parts.values())[-1], OBJECTIVE_SECONDS, after=struck - clock.offset)
-        if froze is not None:
-            found["struck_to_freeze_s"] = round(froze.time - struck, 3)
         if froze is not None and onset is not None:
             found["slow_to_freeze_s"] = round(froze.time - clock.offset - onset, 3)
             found["clocks_within_s"] = round(clock.error, 3)
@@ -251,6 +255,7 @@ class StorageUser:
         self.start(rate=rate, duration=1800, disks=disks)
         time.sleep(CONNECTED)
         self.part("alone")
+        time.sleep(1.2 * ENOUGH / rate)
 
     def part(self, name: str) -> float:
         """What is due from now on belongs to this part of the time, which begins here."""

@@ -92,6 +92,21 @@ def test_wrong_layout_version(node: Machine, guard: Guard) -> None:
     assert "version 7" in signals["latency"]["error"]
 
 
+def test_a_bad_configuration_is_refused_and_what_was_in_force_stays(node: Machine, guard: Guard) -> None:
+    guard.wait_for_state("open", timeout=120)
+    pid = node.execute("systemctl show --value -p MainPID beer-guard").stdout
+    node.execute(f"cp {CONFIG} /root/good.toml; sed -i 's/^share = .*/share = \"200%\"/' {CONFIG}")
+    assert node.execute("systemctl reload beer-guard", check=False).status != 0, "nobody is told"
+    node.execute("systemctl kill -s HUP beer-guard")
+    refused = r"beer_config_last_reload_successful"
+    wait_until(lambda: guard.metric(refused) == 0, 30, "it is refused", explain=guard.why)
+    assert "REFUSED" in node.execute("beer status").stdout
+    assert guard.state() == "open"
+    node.execute(f"cp /root/good.toml {CONFIG}; systemctl reload beer-guard")
+    wait_until(lambda: guard.metric(refused) == 1, 30, "the good one is taken", explain=guard.why)
+    assert node.execute("systemctl show --value -p MainPID beer-guard").stdout == pid
+
+
 def test_missing_slice(node: Machine, guard: Guard) -> None:
     """Without the slice of the jobs there is nothing to protect with: closed, said once, and well again by itself."""
     node.execute("systemctl stop docker.socket docker; systemctl stop beer-jobs.slice", timeout=180)

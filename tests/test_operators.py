@@ -30,6 +30,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     times = [time.time()]
 
     # a job's user may not, whoever is in the group may
+    assert node.execute("stat -c '%a %U %G' /run/beer/guard/control.sock").stdout.strip() == "660 root beer"
     refused = node.execute(f"runuser -u {USER} -- beer drain", check=False)
     assert refused.status == 1
     assert "group beer" in refused.stderr
@@ -40,7 +41,15 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     assert "until `beer resume`" in said
 
     guard.wait_for_state("closed", timeout=30)
+    drained = time.time()
     wait_until(lambda: ad_says(node, "false"), 60, "HTCondor knows it", explain=guard.why)
+    print(f"the collector knew it {time.time() - drained:.0f} s later")
+    asked = ("BeerState", "BeerAdmit", "BeerCores", "BeerMemoryMB", "BeerReason", "BeerVacateSlots")
+    ad = node.execute(f"condor_status -af:t {' '.join(asked)} | head -n 1").stdout.rstrip("\n").split("\t")
+    assert (ad[0], ad[1], ad[5]) == ("closed", "false", ""), ad
+    assert "drain" in ad[4], ad
+    assert int(ad[2]) > 0, ad
+    assert int(ad[3]) > 0, ad
     waiting = batch.submit("burn --seconds 1")
     node.execute("systemctl restart beer-guard", timeout=120)
     guard.wait_for_state("closed", timeout=60)
@@ -72,6 +81,9 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
         assert report_of(job, timeout=300)["ok"] is True
         assert_one_run(job)
 
+    status = node.execute("beer status").stdout
+    assert "objective   storage-read: slack " in status, status
+    assert " offered" in status, status
     why = guard.why()
     assert f"{OPERATOR} drained the node because new disks." in why
     assert "root gave the node back to batch because disks are in." in why

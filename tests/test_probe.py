@@ -80,6 +80,7 @@ def test_thin_traffic_with_probes(
     live = node.execute("beer-guard check-config --live", check=False)
     assert live.status == 0, live.stdout + live.stderr
     assert "\npressure: " in live.stdout
+    assert "\nio.weight has " in live.stdout
 
     batch.signal(jobs.scopes[1])
     began = time.time()

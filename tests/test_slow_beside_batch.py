@@ -65,7 +65,8 @@ def test_batch_gets_less_cpu_until_storage_is_well(
     settled = time.time()
     used = cpus_used(node)
     over = time.time()
-    assert guard.state() == "throttled"
+    # A precaution may be just now: the guard cannot know yet that it is needless.
+    guard.wait_for_state("throttled", timeout=30)
     samples = storage.stop()
     assert_undisturbed(neighbours, began, over)
     parts = {

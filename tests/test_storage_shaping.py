@@ -12,6 +12,7 @@ import re
 import pytest
 from beerbench import shaping
 from beerbench.clients import Stream
+from beerbench.guard import Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser
@@ -80,7 +81,9 @@ def load_at_the_manager(node: Machine) -> int | None:
 
 
 @pytest.mark.full
-def test_the_manager_of_a_cluster_hears_that_a_server_takes_no_more_files(node: Machine, storage: StorageUser) -> None:
+def test_the_manager_of_a_cluster_hears_that_a_server_takes_no_more_files(
+    node: Machine, guard: Guard, storage: StorageUser
+) -> None:
     host = node.execute("hostname").stdout.strip()
     node.execute("cat > /etc/xrootd/test-manager.cfg", input=MANAGER.format(host=host))
     node.execute(f"cat >> {CONFIG}", input=SERVER.format(host=host))
@@ -99,6 +102,8 @@ def test_the_manager_of_a_cluster_hears_that_a_server_takes_no_more_files(node: 
     storage.start(rate=5, duration=300, disks=("/data/01",))
     use_policy(node, "beer.overload * readers 5\n")
     wait_until(lambda: load_at_the_manager(node) == 100, 120, "the manager hears that it is full")
+    overloaded = r'beer_storage_overloaded\{filesystem="/data/01"\}'
+    wait_until(lambda: guard.metric(overloaded) == 1, 30, "so does the guard", explain=guard.why)
     use_policy(node, "beer.overload * readers 1000\n")
     wait_until(lambda: load_at_the_manager(node) in range(1, 50), 120, "the manager hears that it is not")
     storage.stop()

@@ -87,15 +87,13 @@ fn time(seconds: Option<f64>) -> String {
 pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
     let mut faults = Vec::new();
     let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
-    for (what, path) in [("cgroup.freeze", slice.join("cgroup.freeze")), ("cgroup.events", slice.join("cgroup.events"))]
-    {
-        if !slice.exists() {
-            faults.push(format!("{}: no such slice (paths.jobs_slice)", slice.display()));
-            break;
-        }
-        if let Err(error) = std::fs::File::open(&path) {
-            faults.push(format!("{}: {what} cannot be read: {error}", path.display()));
-        }
+    if slice.exists() {
+        let unread = |name| Some((name, std::fs::metadata(slice.join(name)).err()?));
+        let unread =
+            ["cgroup.freeze", "cgroup.events", "cgroup.kill", "io.stat", "io.max"].into_iter().filter_map(unread);
+        faults.extend(unread.map(|(name, error)| format!("{}: {error}", slice.join(name).display())));
+    } else {
+        faults.push(format!("{}: no such slice (paths.jobs_slice)", slice.display()));
     }
     let owner = Owner::new(&config.latency.owner);
     match owner.resolve(Path::new("/etc/passwd")) {

@@ -78,7 +78,9 @@ fn live_names_what_is_missing() {
     assert!(text.contains("beer-jobs.slice: no such slice") && text.contains("beer.lat: not found"), "{text}");
 
     std::fs::create_dir_all(folders.slice()).unwrap();
-    for file in ["cgroup.freeze", "cgroup.events"] {
+    let text = said(&live());
+    assert!(text.contains("beer-jobs.slice/io.stat: No such file"), "{text}");
+    for file in ["cgroup.freeze", "cgroup.events", "cgroup.kill", "io.stat", "io.max"] {
         std::fs::write(folders.slice().join(file), "").unwrap();
     }
     let _writer = SegmentWriter::create(&folders.segment(), 1, &[("/data/01", 8, 0)], 64, 64).unwrap();

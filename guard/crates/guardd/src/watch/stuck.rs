@@ -4,9 +4,11 @@
 //! those only who may trace them, which the guard may not: `beer status` looks, for root.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use policy::Config;
+use rustix::io::Errno;
 
 use super::Source;
 use crate::shared::{lock, Shared};
@@ -46,25 +48,38 @@ impl Stuck {
         }
     }
 
-    fn look(&mut self) {
+    /// # Errors
+    /// They cannot be looked at, which is another thing than that none of them waits.
+    fn look(&mut self) -> io::Result<()> {
         let mut waiting = HashMap::new();
         let mut left = MOST;
+        let (mut processes, mut seen) = (0, 0);
         each_process(&self.slice, DEPTH, &mut |pid| {
-            let Ok(tasks) = std::fs::read_dir(self.proc.join(pid.to_string()).join("task")) else { return };
+            processes += 1;
+            let Some(tasks) = there(std::fs::read_dir(self.proc.join(pid.to_string()).join("task")))? else {
+                return Ok(());
+            };
+            seen += 1;
             for task in tasks.flatten().take(left) {
                 left -= 1;
                 let folder = task.path();
                 let tid = task.file_name().to_str().and_then(|name| name.parse().ok());
-                if let Some((tid, runs)) = tid.zip(runs_of_a_waiting(&folder)) {
+                if let Some((tid, runs)) = tid.zip(runs_of_a_waiting(&folder)?) {
                     waiting.insert(tid, runs);
                 }
             }
-        });
+            Ok(())
+        })?;
+        if processes > 0 && seen == 0 {
+            // Not all of them have ended just now: /proc hides them (hidepid).
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         // A number that was given to another thread meanwhile has run another number of times.
         let stuck = |(tid, runs): (&u32, &u64)| (self.waiting.get(tid) == Some(runs)).then_some(*tid);
         self.stuck = waiting.iter().filter_map(stuck).collect();
         self.stuck.sort_unstable();
         self.waiting = waiting;
+        Ok(())
     }
 }
 
@@ -77,7 +92,10 @@ impl Source for Stuck {
         }
         let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
         if self.rest == 0 || old || !self.stuck.is_empty() {
-            self.look();
+            if self.look().is_err() {
+                // It grows old, and is looked for again each second.
+                return;
+            }
             *lock(&shared.stuck) = self.stuck.iter().copied().take(NAMED).collect();
             self.rest = EVERY;
         }
@@ -87,29 +105,41 @@ impl Source for Stuck {
 }
 
 /// Processes of a cgroup and of all below it.
-fn each_process(cgroup: &Path, deep: u32, visit: &mut dyn FnMut(u32)) {
-    let text = std::fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).for_each(&mut *visit);
+fn each_process(cgroup: &Path, deep: u32, visit: &mut dyn FnMut(u32) -> io::Result<()>) -> io::Result<()> {
+    let text = there(std::fs::read_to_string(cgroup.join("cgroup.procs")))?.unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).try_for_each(&mut *visit)?;
     if deep == 0 {
-        return;
+        return Ok(());
     }
-    let Ok(entries) = std::fs::read_dir(cgroup) else { return };
+    let Some(entries) = there(std::fs::read_dir(cgroup))? else { return Ok(()) };
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            each_process(&entry.path(), deep - 1, visit);
+            each_process(&entry.path(), deep - 1, visit)?;
         }
     }
+    Ok(())
 }
 
 /// How often a thread has run, if it is in D state (`stat`; `schedstat`, third number: kernel, sched-stats.rst).
-fn runs_of_a_waiting(task: &Path) -> Option<u64> {
-    let stat = std::fs::read_to_string(task.join("stat")).ok()?;
+fn runs_of_a_waiting(task: &Path) -> io::Result<Option<u64>> {
+    let Some(stat) = there(std::fs::read_to_string(task.join("stat")))? else { return Ok(None) };
     // The name may hold anything, also brackets: the state comes behind the last one.
-    let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-    if state != 'D' {
-        return None;
+    let state = stat.rsplit_once(')').and_then(|(_, after)| after.trim_start().chars().next());
+    if state != Some('D') {
+        return Ok(None);
     }
-    std::fs::read_to_string(task.join("schedstat")).ok()?.split_whitespace().nth(2)?.parse().ok()
+    let runs = there(std::fs::read_to_string(task.join("schedstat")))?;
+    Ok(runs.and_then(|runs| runs.split_whitespace().nth(2)?.parse().ok()))
+}
+
+/// `None` = it has ended meanwhile, or it is a cgroup of threads, whose processes are listed above it.
+fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    const GONE: [Errno; 4] = [Errno::NOENT, Errno::NODEV, Errno::SRCH, Errno::OPNOTSUPP];
+    match result {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| GONE.contains(&errno)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -138,6 +168,13 @@ mod tests {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join("stat"), format!("{tid} (x) D) {state} 1 10 10 0\n")).unwrap();
             std::fs::write(folder.join("schedstat"), format!("1000 2000 {runs}\n")).unwrap();
+        }
+
+        /// What /proc was is it again.
+        fn show(&self, folder: &str) {
+            let proc = self.folder.path().join("proc");
+            std::fs::remove_dir_all(&proc).unwrap();
+            std::fs::rename(self.folder.path().join(folder), proc).unwrap();
         }
 
         fn look(&mut self) -> f64 {
@@ -169,6 +206,25 @@ mod tests {
         rig.thread(12, "R", 9);
         assert_eq!(rig.look(), 0.0);
         assert!(lock(&rig.shared.stuck).is_empty());
+    }
+
+    #[test]
+    fn who_cannot_be_looked_at_is_not_said_to_be_well() {
+        let mut rig = Rig::new();
+        rig.thread(10, "S", 5);
+        assert_eq!(rig.look(), 0.0);
+        let read = |rig: &mut Rig| {
+            rig.source.rest = 0;
+            rig.source.read(9, &rig.shared);
+            rig.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1)
+        };
+        let proc = rig.folder.path().join("proc");
+        std::fs::rename(&proc, rig.folder.path().join("hidden")).unwrap();
+        assert_eq!(read(&mut rig), Reading::Value(0.0, 5), "of the look before");
+        std::fs::create_dir_all(proc.join("10/task/10/stat")).unwrap();
+        assert_eq!(read(&mut rig), Reading::Value(0.0, 5));
+        rig.show("hidden");
+        assert_eq!(read(&mut rig), Reading::Value(0.0, 9));
     }
 
     #[test]
@@ -208,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_of_this_machine_is_read() {
+    fn a_show_this_machine_is_read() {
         let task = Path::new("/proc/self/task").join(std::process::id().to_string());
-        assert_eq!(runs_of_a_waiting(&task), None, "the main thread of a test is not in D state");
+        assert_eq!(runs_of_a_waiting(&task).unwrap(), None, "the main thread of a test is not in D state");
         assert!(std::fs::read_to_string(task.join("schedstat")).unwrap().split_whitespace().nth(2).is_some());
     }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Less CPU for all of batch: fewer CPUs, whole cores at a time, because a thread beside one of storage on the same core slows it;
-//! below one core a quota. In what is left everybody else goes first: the slice of the jobs is idle (`cpu.idle`), or becomes so. A quota
-//! alone would not do: what it allows in a period comes in one piece, for which storage waits.
+//! below one core a quota. In what is left everybody else goes first: the slice of the jobs is idle (`cpu.idle`), or becomes so. With one CPU
+//! of two, and ten times storage's weight, that is a third of the latency (p90); below that the quota does it all, and one of 10 ms does
+//! no better than the usual one of 100 (benchmarks/runs/2026-11-28-2-core).
 
 use std::path::Path;
 

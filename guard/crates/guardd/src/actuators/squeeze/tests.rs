@@ -105,6 +105,9 @@ fn what_somebody_else_changed_is_put_right() {
     assert!(rig.actuator.drifted());
     assert_eq!(rig.make(0.5, 0.5), [has("2 of 4 CPUs")]);
     assert!(rig.kernel().starts_with("0-1|"));
+    rig.put("memory.high", "max\n");
+    assert!(rig.actuator.drifted());
+    assert_eq!(rig.make(0.5, 0.5), [has("1.00 of 2.00 GB of memory")]);
     // For a freeze the guard lifts what would slow it down.
     rig.make(0.125, 0.5);
     rig.put("cgroup.freeze", "1\n");

@@ -7,6 +7,8 @@
 //! be known. Journal commits and flushes are in nobody's at all. What is of nobody in particular counts as work of somebody unknown,
 //! so that no job is blamed for it.
 
+use std::path::PathBuf;
+
 use intf::segment::layout::MAX_FILESYSTEMS as FILESYSTEMS;
 use kernfs::cgroup::{DeviceIo, IoStat};
 use policy::{Config, Hold, JobSet};
@@ -166,6 +168,10 @@ pub struct Jobs {
     still: bool,
     stopped: bool,
     scratch: Vec<(usize, f32)>,
+    /// Of the slice.
+    file: PathBuf,
+    /// The kernel does not count for the slice: nobody is blamed for a disk.
+    absent: bool,
     fault: Option<String>,
 }
 
@@ -185,6 +191,8 @@ impl Jobs {
             still: false,
             stopped: false,
             scratch: Vec::with_capacity(JobSet::PLACES),
+            file: slice.join("io.stat"),
+            absent: false,
             fault: None,
         }
     }
@@ -220,7 +228,7 @@ impl Jobs {
                 let mut meters = vec![Meter::default(); board.disks.len()];
                 if !self.known {
                     // It may be old: what it has done is the base.
-                    each(&mut io, &board.disks, |filesystem, done| {
+                    let _ = each(&mut io, &board.disks, |filesystem, done| {
                         if let Some(meter) = meters.get_mut(filesystem) {
                             meter.base(done);
                         }
@@ -244,12 +252,15 @@ impl Jobs {
     fn whole(&mut self, now_ns: u64, board: &mut Board) -> Next {
         let mut next = Next::Nothing;
         let mut seen = [DeviceIo::default(); FILESYSTEMS];
-        self.fault = each(&mut self.slice, &board.disks, |filesystem, done| {
+        let read = each(&mut self.slice, &board.disks, |filesystem, done| {
             if let Some(seen) = seen.get_mut(filesystem) {
                 *seen = *done;
             }
         });
-        if self.fault.is_some() {
+        self.absent = matches!(read, Ok(false));
+        self.fault = read.err().map(|error| error.to_string());
+        let unknown = self.absent || self.fault.is_some();
+        if unknown {
             board.guilty.fill(None);
             board.workers.fill(None);
             board.others_use.fill(true);
@@ -293,7 +304,7 @@ impl Jobs {
             let enough = done + work(through_more, through_bytes) >= WORK_MIN;
             let known = late && board.guilty.get(filesystem).is_some_and(Option::is_some);
             spell.still = late;
-            spell.over = self.fault.is_none() && !known && (enough || seconds >= STALE_SECONDS);
+            spell.over = !unknown && !known && (enough || seconds >= STALE_SECONDS);
             if spell.over {
                 spell.whole.pass_all(&seen);
                 spell.through.pass(through.0, through.1);
@@ -319,7 +330,8 @@ impl Jobs {
             }
             let mut seen = 0u128;
             let meters = &mut row.meters;
-            each(&mut row.io, disks, |filesystem, done| {
+            // Of one that has just ended there is nothing to read.
+            let _ = each(&mut row.io, disks, |filesystem, done| {
                 seen |= 1u128.checked_shl(filesystem as u32).unwrap_or(0);
                 let Some(meter) = meters.get_mut(filesystem) else { return };
                 if next == Next::Base {
@@ -368,18 +380,15 @@ fn base(through: &mut [Meter], daemons: &Daemons, place: usize, number: u64) {
     }
 }
 
-/// What was done on the disk of each filesystem that has a line; two may lie on one disk. Returns the fault.
-fn each(io: &mut IoStat, disks: &[(u32, u32)], mut visit: impl FnMut(usize, &DeviceIo)) -> Option<String> {
-    let devices: &[DeviceIo] = match io.read() {
-        Ok(devices) => devices.unwrap_or_default(),
-        Err(error) => return Some(error.to_string()),
-    };
+/// What was done on the disk of each filesystem that has a line; two may lie on one disk. `false` = there is no such file.
+fn each(io: &mut IoStat, disks: &[(u32, u32)], mut visit: impl FnMut(usize, &DeviceIo)) -> Result<bool, kernfs::Error> {
+    let Some(devices) = io.read()? else { return Ok(false) };
     for io in devices {
         for (filesystem, _) in disks.iter().enumerate().filter(|(_, disk)| **disk == io.device) {
             visit(filesystem, io);
         }
     }
-    None
+    Ok(true)
 }
 
 impl Signal for Jobs {
@@ -401,7 +410,7 @@ impl Signal for Jobs {
     }
 
     fn read(&mut self, now_ns: u64, board: &mut Board) -> Reading {
-        self.fault = None;
+        (self.absent, self.fault) = (false, None);
         board.jobs.look_again(board.hold.any(), &board.throttles.jobs(), now_ns);
         if !self.enabled {
             // Who is there is known all the same.
@@ -418,12 +427,14 @@ impl Signal for Jobs {
         self.known = true;
         match self.fault {
             Some(_) => Reading::Broken,
+            None if self.absent => Reading::Absent,
             None => Reading::Value,
         }
     }
 
     fn fault(&self) -> String {
-        self.fault.clone().unwrap_or_default()
+        let absent = || format!("{}: not there: nobody can be blamed for a disk", self.file.display());
+        self.fault.clone().unwrap_or_else(absent)
     }
 
     fn sample(&self, _samples: &mut Vec<Sample>) {}

@@ -31,6 +31,7 @@ impl Rig {
         board.daemons.restart(2);
         let mut rig = Rig { signal: Jobs::new(&config), board, folder, done: Vec::new(), now_ns: SECOND_NS };
         std::fs::create_dir(rig.slice()).unwrap();
+        std::fs::write(rig.slice().join("io.stat"), "").unwrap();
         jobs.iter().for_each(|job| rig.works(job, DISK, 10_000));
         rig.read();
         rig
@@ -474,6 +475,17 @@ fn without_disk_statistics_nobody_is_blamed_but_jobs_are_counted() {
     assert_eq!(rig.board.jobs.count(), 2);
     rig.board.hold = Hold::All;
     assert!(!rig.signal.urgent(&rig.board));
+}
+
+#[test]
+fn where_the_kernel_does_not_count_that_is_said() {
+    let mut rig = Rig::new(&[]);
+    // Somebody has taken the controller from the slice.
+    std::fs::remove_file(rig.slice().join("io.stat")).unwrap();
+    let config = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"jobs.slice\"\n", rig.folder.path().display());
+    rig.signal = Jobs::new(&Config::parse("test", &config).unwrap());
+    assert_eq!(rig.signal.read(rig.now_ns, &mut rig.board), Reading::Absent);
+    assert!(rig.signal.fault().contains("jobs.slice/io.stat: not there"), "{}", rig.signal.fault());
 }
 
 #[test]
