@@ -2,7 +2,7 @@
 //! The actuator thread: knobs that are slow to turn, because systemd turns them. The control loop says what it wants and
 //! goes on; only the last that it wanted counts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub struct Ended {
     pub decided_ns: u64,
     /// See `decided_ns`.
     pub ended_ns: u64,
-    /// The kernel was told so, or why not.
+    /// Nothing of it is there any more, or why that is not so.
     pub seen: anyhow::Result<()>,
 }
 
@@ -136,6 +136,8 @@ pub struct Worker {
     cause: &'static str,
     /// Who was ended by force, or could not be, and that was said.
     ended: BTreeSet<(Box<str>, bool)>,
+    /// The kernel was told to end them, and they are there still: whose, why, and since when.
+    dying: BTreeMap<Box<str>, (Job, &'static str, u64)>,
     /// That HTCondor could not be told was said.
     mute: bool,
     /// When it was last looked whether a limit is as it was made.
@@ -170,6 +172,7 @@ impl Worker {
             leavers: Arc::default(),
             cause: "",
             ended: BTreeSet::new(),
+            dying: BTreeMap::new(),
             mute: false,
             looked_ns: 0,
             failed: BTreeSet::new(),
@@ -305,16 +308,44 @@ impl Worker {
         let seen_before =
             lock(&self.shared.jobs).iter().find(|(_, job)| job.scope == scope).map(|(_, job)| job.clone());
         let job = seen_before.filter(|job| !job.id.is_empty()).unwrap_or_else(|| self.vacate.of(scope));
-        let seen = match self.vacate.end(scope) {
-            Ok(false) => return,
-            Ok(true) => Ok(()),
-            Err(error) => Err(error),
-        };
-        // One that is not gone at once, or cannot be ended, would fill the journal.
-        if !self.ended.insert((scope.into(), seen.is_ok())) {
+        match self.vacate.end(scope) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.dying.entry(scope.into()).or_insert((job, cause, decided_ns));
+            }
+            Err(error) => self
+                .record(scope, Ended { job, cause, decided_ns, ended_ns: self.clock.monotonic_ns(), seen: Err(error) }),
+        }
+        self.bury();
+    }
+
+    /// Of those whom the kernel was told to end, who is gone, and who is not though there was time: a thread that waits for a disk does
+    /// not even die.
+    fn bury(&mut self) {
+        let now_ns = self.clock.monotonic_ns();
+        for (scope, (job, cause, decided_ns)) in std::mem::take(&mut self.dying) {
+            let took_ns = now_ns.saturating_sub(decided_ns);
+            let gone = self.vacate.is_empty(&scope);
+            let ended = |seen| Ended { job: job.clone(), cause, decided_ns, ended_ns: now_ns, seen };
+            if gone {
+                self.record(&scope, ended(Ok(())));
+                continue;
+            }
+            if took_ns >= self.vacate.deadline_ns() {
+                self.record(
+                    &scope,
+                    ended(Err(anyhow::anyhow!("{scope}: still there {} s after cgroup.kill", took_ns / 1_000_000_000))),
+                );
+            }
+            self.dying.insert(scope, (job, cause, decided_ns));
+        }
+    }
+
+    /// Once: who cannot be ended would fill the journal.
+    fn record(&mut self, scope: &str, ended: Ended) {
+        if !self.ended.insert((scope.into(), ended.seen.is_ok())) {
             return;
         }
-        let ended = Ended { job, cause, decided_ns, ended_ns: self.clock.monotonic_ns(), seen };
         if self.outbox.try_send(Message::Ended(ended)).is_err() {
             Shared::count(&self.shared.dropped);
         }
@@ -324,6 +355,7 @@ impl Worker {
     fn look(&mut self, inbox: &Receiver<Wish>) -> Option<Wish> {
         let decided_ns = self.clock.monotonic_ns();
         self.looked_ns = decided_ns;
+        self.bury();
         self.ended.retain(|(scope, _)| self.vacate.exists(scope));
         if !self.dry_run {
             for orphan in self.vacate.orphans(ORPHAN, decided_ns) {
@@ -419,6 +451,25 @@ mod tests {
         let said: Vec<_> = inbox.try_iter().collect();
         assert!(matches!(&said[..], [Message::Ended(Ended { cause: "vacate_overdue", seen: Ok(()), .. })]), "{said:?}");
         assert_eq!(std::fs::read_to_string(kill).unwrap(), "1");
+    }
+
+    #[test]
+    fn who_does_not_die_in_time_is_said_not_to_be_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        stranger(folder.path(), "");
+        let events = folder.path().join("docker-0a.scope/cgroup.events");
+        std::fs::write(&events, "populated 1\nfrozen 0\n").unwrap();
+        let (mut worker, inbox) = worker(folder.path());
+        let leavers = Arc::from([Leaver { scope: "docker-0a.scope".into(), by_force: true }]);
+        worker.grant(Wish { leavers, cause: "vacate_overdue", ..Wish::nothing(1) }, &sync_channel(1).1);
+        assert!(inbox.try_recv().is_err(), "it may be dying just now");
+        worker.dying.values_mut().for_each(|(.., decided_ns)| *decided_ns = 0);
+        (0..2).for_each(|_| worker.let_go());
+        let failed: Vec<_> = inbox.try_iter().collect();
+        assert!(matches!(&failed[..], [Message::Ended(Ended { seen: Err(_), .. })]), "{failed:?}");
+        std::fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
+        worker.bury();
+        assert!(matches!(inbox.try_recv(), Ok(Message::Ended(Ended { seen: Ok(()), .. }))));
     }
 
     /// A container with these mounts: without that of a starter HTCondor does not know of it.

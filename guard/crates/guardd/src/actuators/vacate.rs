@@ -13,6 +13,7 @@ use intf::journal::Job;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
+use super::now;
 use crate::identity::{Identities, Keeper, Starter};
 
 /// A job that is to leave.
@@ -114,6 +115,16 @@ impl VacateActuator {
     /// Is that container still there?
     pub fn exists(&self, scope: &str) -> bool {
         self.slice.join(scope).is_dir()
+    }
+
+    /// Is nothing of that container there any more?
+    pub fn is_empty(&self, scope: &str) -> bool {
+        now(&self.slice.join(scope), "cgroup.events").is_none_or(|events| !events.contains("populated 1"))
+    }
+
+    /// How long the end of one may take.
+    pub fn deadline_ns(&self) -> u64 {
+        u64::try_from(self.deadline.as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Whose job that is.
