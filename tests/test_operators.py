@@ -67,6 +67,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     seen = "what storage daemons are told is put right"
     wait_until(lambda: guard.metric("beer_limit_drifts_total") > drifts, 30, seen, explain=guard.why)
     assert node.execute("stat -c %s /run/beer/control/shaping").stdout.strip() != "0"
+    assert guard.metric("beer_shaping_failed") == 0
     time.sleep(QUIET)
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)

@@ -17,6 +17,7 @@ from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import StorageUser
 
+CONFIG = "/etc/xrootd/xrootd-beer.cfg"
 OTHERS = 10
 POLICY = """\
 beer.policy app:urgent w iotype direct iopriority rt:0
@@ -54,6 +55,17 @@ def test_an_urgent_stream_keeps_the_disk_from_many_others(node: Machine, storage
     assert shares["on"] > 2 * shares["off"], shares
 
 
+@pytest.mark.full
+def test_a_storage_daemon_that_does_not_listen_to_the_guard_is_told(node: Machine, guard: Guard) -> None:
+    guard.wait_for_state("open", timeout=120)
+    assert guard.metric("beer_shaping_failed") == 0
+    other = "beer.control /run/beer/control/other"
+    node.execute(f"sed -i 's#^beer.control .*#{other}#' {CONFIG} && grep -q '^{other}$' {CONFIG}")
+    shaping.restart(node)
+    wait_until(lambda: guard.metric("beer_shaping_failed") == 1, 60, "the guard says so", explain=guard.why)
+    assert "has not applied it" in node.execute("journalctl -q -o cat -u beer-guard").stdout
+
+
 MANAGER = """\
 all.role manager
 all.manager {host}:3121
@@ -70,7 +82,6 @@ all.manager {host}:3121
 cms.perf int 20 pgm /usr/bin/beer storage load --every 5
 cms.sched runq 100 maxload 99
 """
-CONFIG = "/etc/xrootd/xrootd-beer.cfg"
 
 
 def load_at_the_manager(node: Machine) -> int | None:

@@ -12,8 +12,30 @@ use rustix::io::Errno;
 
 /// A guard that is killed is back well within this; one that never comes back holds nobody for longer.
 const LEASE_NS: u64 = 10_000_000_000;
+/// The storage daemon looks every 20 ms, and opens a file that was replaced within a second: later than this it does not listen.
+const APPLIED_NS: u64 = 2_000_000_000;
 /// After a failure it is tried again at this pace, so that a full /run is not written to at every tick.
 const AGAIN_NS: u64 = 1_000_000_000;
+
+/// Why batch is not held there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The segment cannot be written.
+    Unwritten(Errno),
+    /// The storage daemon does not say that it has applied what was written.
+    Unapplied,
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Unwritten(errno) => errno.fmt(f),
+            Fault::Unapplied => f.write_str(
+                "the storage daemon has not applied it (does `beer.control` in its configuration name this file?)",
+            ),
+        }
+    }
+}
 
 /// What batch may not do through the storage daemons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +101,9 @@ pub struct ShapingActuator {
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
     written: Option<Wanted>,
     lease_until_ns: u64,
+    written_ns: u64,
     fault: Option<Errno>,
+    unapplied: bool,
     again_ns: u64,
 }
 
@@ -97,7 +121,9 @@ impl ShapingActuator {
             sequence: 0,
             written: None,
             lease_until_ns: 0,
+            written_ns: 0,
             fault: None,
+            unapplied: false,
             again_ns: 0,
         }
     }
@@ -112,9 +138,15 @@ impl ShapingActuator {
         self.written.is_some_and(|wanted| wanted.held != Held::Nothing)
     }
 
-    /// Why the last write failed.
-    pub fn fault(&self) -> Option<Errno> {
-        self.fault
+    /// What is wrong with it.
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault.map(Fault::Unwritten).or(self.unapplied.then_some(Fault::Unapplied))
+    }
+
+    /// The storage daemon says that it has applied the segment of this number.
+    pub fn heard(&mut self, applied: u64, now_ns: u64) {
+        let late = self.written.is_some() && now_ns.saturating_sub(self.written_ns) >= APPLIED_NS;
+        self.unapplied = applied != self.sequence && (late || self.unapplied);
     }
 
     /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
@@ -127,6 +159,7 @@ impl ShapingActuator {
         self.again_ns = now_ns + AGAIN_NS;
         let outcome = self.write(&wanted, now_ns);
         self.fault = outcome.err();
+        self.written_ns = now_ns;
         self.written = outcome.is_ok().then_some(wanted);
         if self.fault.is_some() {
             self.fd = None;
@@ -229,6 +262,23 @@ mod tests {
     }
 
     #[test]
+    fn a_daemon_that_does_not_listen_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut actuator = ShapingActuator::new(folder.path());
+        actuator.keep(Held::Nothing, 10 * SECOND_NS);
+        actuator.heard(0, 11 * SECOND_NS);
+        assert_eq!(actuator.fault(), None, "it may have it any moment now");
+        actuator.heard(0, 12 * SECOND_NS);
+        assert_eq!(actuator.fault(), Some(Fault::Unapplied));
+        // Another write gives it no more time.
+        actuator.keep(Held::Everything, 13 * SECOND_NS);
+        actuator.heard(0, 13 * SECOND_NS);
+        assert_eq!(actuator.fault(), Some(Fault::Unapplied));
+        actuator.heard(actuator.sequence, 13 * SECOND_NS);
+        assert_eq!(actuator.fault(), None);
+    }
+
+    #[test]
     fn a_file_that_was_removed_is_made_again() {
         let folder = tempfile::tempdir().unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
@@ -269,7 +319,7 @@ mod tests {
         let place = folder.path().join("control");
         let mut actuator = ShapingActuator::new(&place);
         actuator.keep(Held::Everything, SECOND_NS);
-        assert_eq!((actuator.held(), actuator.fault()), (false, Some(Errno::NOENT)));
+        assert_eq!((actuator.held(), actuator.fault()), (false, Some(Fault::Unwritten(Errno::NOENT))));
         std::fs::create_dir(&place).unwrap();
         actuator.keep(Held::Everything, SECOND_NS + SECOND_NS / 2);
         assert!(!actuator.held());
@@ -324,7 +374,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join(ShapingActuator::NAME)).unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
         actuator.keep(Held::Everything, SECOND_NS);
-        assert_eq!(actuator.fault(), Some(Errno::LOOP));
+        assert_eq!(actuator.fault(), Some(Fault::Unwritten(Errno::LOOP)));
         assert!(!folder.path().join("elsewhere").exists());
     }
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::actuators::freeze::testing::RecordingFreezer;
+use crate::actuators::shaping::Fault;
 use crate::actuators::FreezeError;
 use crate::shared::{lock, Owner};
 
@@ -377,6 +378,15 @@ fn what_somebody_else_writes_for_the_storage_daemons_is_put_right_and_told() {
     assert_eq!(std::fs::read(&path).unwrap().len(), length);
     assert_eq!(rig.control.shared.limit_drifts.load(std::sync::atomic::Ordering::Relaxed), 1);
     let told = |m: &Message| matches!(m, Message::Drifted { of: "what batch may do through the storage daemons", .. });
+    assert_eq!(rig.messages().iter().filter(|m| told(m)).count(), 1);
+}
+
+#[test]
+fn a_storage_daemon_that_does_not_listen_is_told_once() {
+    let mut rig = frozen_rig();
+    // The daemon of this segment knows of no file to read.
+    rig.pass(4 * SECOND_NS);
+    let told = |m: &Message| matches!(m, Message::Shaping { fault: Some(Fault::Unapplied) });
     assert_eq!(rig.messages().iter().filter(|m| told(m)).count(), 1);
 }
 

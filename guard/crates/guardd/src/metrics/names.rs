@@ -84,7 +84,7 @@ metrics! {
     Gauge BATCH_ALLOWED "beer_batch_allowed_ratio" "Share that batch as a whole may have of the CPU, memory or network that it has when storage is well."
     Counter LIMIT_DRIFTS "beer_limit_drifts_total" "Times somebody else had changed a limit of a job, of batch as a whole, or of what it does through the storage daemons."
     Gauge BATCH_HELD "beer_storage_batch_held" "1 while batch requests wait in the storage daemons."
-    Gauge SHAPING_FAILED "beer_shaping_write_failed" "1 while the shaping segment cannot be written."
+    Gauge SHAPING_FAILED "beer_shaping_failed" "1 while the shaping segment cannot be written, or the storage daemon does not apply it."
     Counter DRIFTS "beer_freezer_drifts_total" "Times somebody else had written cgroup.freeze of the jobs."
     Histogram STORAGE_LATENCY "beer_storage_latency_seconds" "Latency of operations in the storage layer, as libXrdBeer measured it."
     Counter STORAGE_BYTES "beer_storage_bytes_total" "Bytes read and written by the storage daemon."

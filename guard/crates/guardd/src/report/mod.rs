@@ -22,9 +22,9 @@ use intf::order::Order;
 use intf::shaping::Allowance;
 use intf::state::NodeState;
 use policy::{Cause, Config, Deed, Event, Hold, Names};
-use rustix::io::Errno;
 
 use crate::actuators::freeze::{Effect, EFFECT_DEADLINE_NS};
+use crate::actuators::shaping::Fault;
 use crate::actuators::squeeze::Squeezed;
 use crate::clock::Clock;
 use crate::identity::Identities;
@@ -80,10 +80,10 @@ pub enum Message {
         /// Is it there?
         present: bool,
     },
-    /// The shaping segment cannot be written, or can be again.
+    /// The shaping segment cannot be written, or is not applied; or all is well with it again.
     Shaping {
         /// Why not.
-        fault: Option<Errno>,
+        fault: Option<Fault>,
     },
     /// What became of limits of jobs.
     Limited(Limited),
@@ -383,13 +383,13 @@ impl Reporter {
         }
     }
 
-    fn shaping(&mut self, fault: Option<Errno>) {
+    fn shaping(&mut self, fault: Option<Fault>) {
         let path = self.control.display();
         match fault {
-            Some(errno) => {
-                self.log.warning(&format!("{path}: {errno}: a freeze does not hold batch in storage daemons"))
+            Some(fault) => {
+                self.log.warning(&format!("{path}: {fault}: a freeze does not hold batch in storage daemons"))
             }
-            None => self.log.notice(&format!("{path}: written again")),
+            None => self.log.notice(&format!("{path}: written and applied")),
         }
     }
 

@@ -184,6 +184,7 @@ impl Signal for Latency {
         let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {
             Ok(poll) => {
                 board.storage = policy::Signal::Heard { heartbeat_age_ns: poll.heartbeat_age_ns };
+                board.shaping_applied = Some(poll.shaping_sequence);
                 self.restarts += u64::from(poll.restarted);
                 self.damaged += u64::from(poll.damaged);
                 self.poll = Some(poll);
@@ -207,7 +208,7 @@ impl Signal for Latency {
             Some(_) => {
                 self.poll = None;
                 board.storage = policy::Signal::Missing;
-                board.overloaded = None;
+                (board.overloaded, board.shaping_applied) = (None, None);
             }
         }
         if reason == Some(Reason::NotFound) {

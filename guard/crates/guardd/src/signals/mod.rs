@@ -86,6 +86,8 @@ pub struct Board {
     pub evaluator: Evaluator,
     /// Is the storage daemon alive, as the evaluator wants to know it?
     pub storage: policy::Signal,
+    /// Number of the shaping segment that the storage daemon has applied, while it says so.
+    pub shaping_applied: Option<u64>,
     /// Filesystems that take no new files for want of speed (`beer.overload`), while the daemon says so.
     pub overloaded: Option<usize>,
     /// Filesystems where a probe does not come back, while beer-probe says so.
@@ -152,6 +154,7 @@ impl Board {
         Board {
             evaluator: Evaluator::new(&config.objectives),
             storage: policy::Signal::Missing,
+            shaping_applied: None,
             overloaded: None,
             probes_stuck: None,
             batch_share: Vec::new(),
