@@ -34,6 +34,8 @@ THAWED_WITHIN = 90
 QUIET = 5.0
 
 
+# There while the fail-safe's caps are, with what batch had before.
+CAPPED = "/run/beer/guard/capped"
 FROZEN = f"grep -q 'frozen 1' {JOBS}/cgroup.events"
 # The state a guard leaves behind that dies just after a freeze.
 FREEZE = f"echo 1 > {JOBS}/cgroup.freeze; for i in $(seq 100); do {FROZEN} && break; sleep 0.1; done; {FROZEN}"
@@ -108,16 +110,25 @@ def test_guard_is_replaced_and_thaws(
     assert_one_run(innocent)
 
 
-def test_frozen_jobs_thaw_when_the_guard_never_comes_back(node: Machine, batch: Batch, guard: Guard) -> None:
+def test_frozen_jobs_thaw_when_the_guard_never_comes_back(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
     """The timer that does not depend on the guard thaws, into caps that do no harm."""
     innocent = batch.submit("burn --seconds 10")
     batch.wait_for_containers([innocent], timeout=240)
+    storage.watch()
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
-    node.execute(FREEZE, timeout=60)
+    # As from a guard that was killed: what its own end has capped is not there.
+    node.execute("systemctl stop beer-deadman.timer; systemctl set-property --runtime beer-jobs.slice CPUQuota=")
+    node.execute(f"rm -f {CAPPED}; {FREEZE}; systemctl start beer-deadman.timer", timeout=60)
 
+    storage.part("no guard")
+    frozen = time.time()
     wait_until(lambda: not guard.frozen(), 120, "the deadman timer thawed the jobs")
+    print(f"thawed {time.time() - frozen:.0f} s after they were frozen")
     # What it did not come to in time it does when it looks again.
     wait_until(lambda: quota(node) != "max", 60, "there is a quota")
+    figures("the guard never comes back", storage.parts())
     report_of(innocent, timeout=240)
     assert_one_run(innocent)
 

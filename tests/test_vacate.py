@@ -197,7 +197,7 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     guard.wait_for_state("open", timeout=120)
     elder = batch.submit("burn --seconds 60 --on-signal 1")
     stays = batch.wait_until_ready(elder, timeout=240)
-    younger = batch.submit("burn --seconds 60 --on-signal 1")
+    younger = batch.submit("burn --seconds 10 --on-signal 1")
     leaves = batch.wait_until_ready(younger, timeout=240)
     storage.watch()
     let_storage_be_alone(LONG_AGO)
@@ -217,6 +217,9 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     jobs = {"elder": stays, "younger": leaves}
     figures("storage waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
     assert_left_alone(guard, "gauge_above", younger, leaves, elder)
+    batch.signal(batch.wait_until_ready(younger, timeout=300))
+    assert report_of(younger, timeout=300)["ok"] is True
+    assert times_started(younger) == 2
 
 
 @pytest.mark.full
