@@ -38,6 +38,8 @@ pub struct Shared {
     pub orders: Orders,
     /// Messages that found the channel full.
     pub dropped: AtomicU64,
+    /// When that was decided which the actuator thread has done last, well or not.
+    pub granted_ns: AtomicU64,
     /// Times somebody else had changed a limit of a job.
     pub limit_drifts: AtomicU64,
     /// How fast the interface is that storage clients come by, in bytes per second; 0 = not known.

@@ -232,6 +232,7 @@ impl Worker {
         if next.is_none() {
             self.shares = wish.shares;
             self.turn(wish.decided_ns, wish.said);
+            self.shared.granted_ns.store(wish.decided_ns, Ordering::Relaxed);
         }
         // Of what was left undone for it something may have to be said.
         next.map(|next| Wish { said: next.said || wish.said, ..next })

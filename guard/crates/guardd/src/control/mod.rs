@@ -61,6 +61,8 @@ pub struct ControlLoop<F: Freezer> {
     limits: Limits,
     /// What batch as a whole may have.
     shares: Shares,
+    /// Batch is to have less CPU since then, and it is not yet known to be so.
+    less_ns: Option<u64>,
     data_disks: DataDisks,
     leaving: Leaving,
     growing: Growing,
@@ -165,6 +167,7 @@ impl<F: Freezer> ControlLoop<F> {
             begun_ns: now_ns,
             limits: Limits::default(),
             shares: Shares::default(),
+            less_ns: None,
             data_disks: DataDisks::default(),
             leaving: Leaving::default(),
             growing: Growing::new(),

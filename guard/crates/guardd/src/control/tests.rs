@@ -382,6 +382,27 @@ fn what_somebody_else_writes_for_the_storage_daemons_is_put_right_and_told() {
 }
 
 #[test]
+fn nobody_runs_again_before_batch_has_less_cpu() {
+    let mut rig = frozen_rig();
+    let now_ns = rig.clock.monotonic_ns();
+    let shared = Arc::clone(&rig.control.shared);
+    let mut thaw = |cpu, now_ns| {
+        let shares = Shares::new([cpu, 1.0, 1.0]);
+        let hold = rig.control.until_harmless(Hold::Nobody, shares, now_ns);
+        rig.control.shares = shares;
+        hold
+    };
+    assert_eq!(thaw(0.5, now_ns), Hold::All);
+    assert_eq!(thaw(0.5, now_ns + TICK_NS), Hold::All);
+    shared.granted_ns.store(now_ns, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(thaw(0.5, now_ns + 2 * TICK_NS), Hold::Nobody);
+    assert_eq!(thaw(1.0, now_ns + 3 * TICK_NS), Hold::Nobody, "more of it harms nobody who waits for it");
+    // systemd may hang.
+    assert_eq!(thaw(0.25, now_ns + SECOND_NS), Hold::All);
+    assert_eq!(thaw(0.25, now_ns + 3 * SECOND_NS), Hold::Nobody);
+}
+
+#[test]
 fn a_storage_daemon_that_does_not_listen_is_told_once() {
     let mut rig = frozen_rig();
     // The daemon of this segment knows of no file to read.
