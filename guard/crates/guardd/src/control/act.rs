@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use intf::state::NodeState;
 use policy::throttle::DISKS;
-use policy::{Actions, Hold, JobSet, Resource, Shares};
+use policy::{Actions, Hold, JobSet, Resource};
 
 use super::limits::LEAST_EVERYWHERE;
 use super::{deliver, ControlLoop};
@@ -16,8 +16,8 @@ use crate::actuators::{Freezer, Held, Wanted};
 use crate::report::Message;
 use crate::worker::Wish;
 
-/// A thaw waits for less CPU for so long at most.
-const HARMLESS_NS: u64 = 2_000_000_000;
+/// Less CPU is waited for so long at most.
+const LESS_AWAITED_NS: u64 = 2_000_000_000;
 
 impl<F: Freezer> ControlLoop<F> {
     /// The write comes before everything that only tells of it. Returns whether there was one, and its effect if
@@ -26,6 +26,7 @@ impl<F: Freezer> ControlLoop<F> {
         if self.config.node.dry_run {
             return (false, None);
         }
+        let clock = &self.clock;
         let hold = actions.hold.of_living(&self.board.jobs.living());
         // Who is to leave must be able to: its engine first kills what is in the container, and then its monitor has to run. So it
         // has to when somebody else has ended the container.
@@ -33,9 +34,9 @@ impl<F: Freezer> ControlLoop<F> {
         self.freezer.hurry(actions.hold.any(), leaves);
         let hold = if leaves { self.board.jobs.sparing_monitors(hold) } else { hold };
         let rest = actions.resting.and(&self.board.jobs.living());
-        let hold = self.until_harmless(hold.or(Hold::of(rest)), actions.shares, now_ns);
+        let hold = hold.or(Hold::of(rest));
         let outcome = match self.freezer.plan(hold) {
-            Some(hold) => (true, self.freezer.apply(hold, now_ns, || self.clock.monotonic_ns())),
+            Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),
         };
         let fault = self.shaping.fault();
@@ -55,25 +56,20 @@ impl<F: Freezer> ControlLoop<F> {
         outcome
     }
 
-    /// Nobody who stands still runs again with as much CPU as made storage slow: systemd is told of less by another thread, and storage
-    /// would be slow once more by then, as if less had been of no use.
-    pub(super) fn until_harmless(&mut self, hold: Hold, shares: Shares, now_ns: u64) -> Hold {
-        if shares.of(Resource::Cpu) < self.shares.of(Resource::Cpu) {
-            self.less_ns = Some(now_ns);
-        }
+    /// Has systemd still to be told of less CPU? For some time only: it may hang.
+    pub(super) fn less_awaited(&mut self, now_ns: u64) -> bool {
         let granted_ns = self.shared.granted_ns.load(Ordering::Relaxed);
-        self.less_ns = self.less_ns.filter(|less_ns| granted_ns < *less_ns && now_ns < less_ns + HARMLESS_NS);
-        if self.less_ns.is_some() {
-            hold.or(self.freezer.applied())
-        } else {
-            hold
-        }
+        self.less_ns = self.less_ns.filter(|less_ns| granted_ns < *less_ns && now_ns < less_ns + LESS_AWAITED_NS);
+        self.less_ns.is_some()
     }
 
     /// Who gets how much of which disk, and who is to leave; the thread that tells systemd and HTCondor does the rest.
     fn wish(&mut self, actions: &Actions, now_ns: u64) {
         let limits = self.limits.follow(&actions.throttles, &self.board);
         let before = std::mem::replace(&mut self.shares, actions.shares);
+        if actions.shares.of(Resource::Cpu) < before.of(Resource::Cpu) {
+            self.less_ns = Some(now_ns);
+        }
         let less_or_all = |resource| {
             let (before, now) = (before.of(resource), actions.shares.of(resource));
             now < before || (now >= 1.0 && before < 1.0)

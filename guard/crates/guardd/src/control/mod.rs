@@ -213,6 +213,7 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.uneasy = self.board.evaluator.verdicts().iter().any(|verdict| verdict.level > Level::Calm);
         self.read_gauges(now_ns);
         self.limits.look(&self.board);
+        let less_awaited = self.less_awaited(now_ns);
         let inputs = Inputs {
             verdicts: self.board.evaluator.verdicts(),
             gauges: &self.judged,
@@ -234,6 +235,7 @@ impl<F: Freezer> ControlLoop<F> {
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),
             resumed: self.shared.orders.resumed.swap(false, Ordering::Relaxed),
+            less_awaited,
         };
         if self.board.uneasy || inputs.ordered || inputs.verdicts.iter().any(|verdict| verdict.stuck) {
             self.uneasy_until_ns = now_ns.saturating_add(self.config.ladder.hold_max_ns);

@@ -382,24 +382,21 @@ fn what_somebody_else_writes_for_the_storage_daemons_is_put_right_and_told() {
 }
 
 #[test]
-fn nobody_runs_again_before_batch_has_less_cpu() {
-    let mut rig = frozen_rig();
-    let now_ns = rig.clock.monotonic_ns();
-    let shared = Arc::clone(&rig.control.shared);
-    let mut thaw = |cpu, now_ns| {
-        let shares = Shares::new([cpu, 1.0, 1.0]);
-        let hold = rig.control.until_harmless(Hold::Nobody, shares, now_ns);
-        rig.control.shares = shares;
-        hold
+fn less_cpu_is_waited_for_and_not_for_ever() {
+    let (mut rig, now_ns) = (Rig::new(RecordingFreezer::default()), 1000 * SECOND_NS);
+    let wish = |rig: &mut Rig, cpu, now_ns| {
+        let actions = rig.control.ladder.clone().step(&policy::Inputs::default(), now_ns);
+        rig.control.act(&Actions { shares: policy::Shares::new([cpu, 1.0, 1.0]), ..actions }, now_ns);
+        rig.control.less_awaited(now_ns + TICK_NS)
     };
-    assert_eq!(thaw(0.5, now_ns), Hold::All);
-    assert_eq!(thaw(0.5, now_ns + TICK_NS), Hold::All);
-    shared.granted_ns.store(now_ns, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(thaw(0.5, now_ns + 2 * TICK_NS), Hold::Nobody);
-    assert_eq!(thaw(1.0, now_ns + 3 * TICK_NS), Hold::Nobody, "more of it harms nobody who waits for it");
+    assert!(!wish(&mut rig, 1.0, now_ns));
+    assert!(wish(&mut rig, 0.5, now_ns));
+    rig.control.shared.granted_ns.store(now_ns, std::sync::atomic::Ordering::Relaxed);
+    assert!(!wish(&mut rig, 0.5, now_ns));
+    assert!(!wish(&mut rig, 0.6, now_ns + SECOND_NS), "more is not waited for");
     // systemd may hang.
-    assert_eq!(thaw(0.25, now_ns + SECOND_NS), Hold::All);
-    assert_eq!(thaw(0.25, now_ns + 3 * SECOND_NS), Hold::Nobody);
+    assert!(wish(&mut rig, 0.25, now_ns + 2 * SECOND_NS));
+    assert!(rig.control.less_awaited(now_ns + 3 * SECOND_NS) && !rig.control.less_awaited(now_ns + 4 * SECOND_NS));
 }
 
 #[test]

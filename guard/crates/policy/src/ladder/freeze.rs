@@ -56,6 +56,8 @@ pub(super) struct Freeze {
     pub slow: u128,
     /// What storage is like meanwhile.
     pub alone: Alone,
+    /// What it says of batch's CPU is decided, and it is about to end.
+    eased: bool,
     /// Where a precaution returns to, and whether jobs were let in there.
     pub before: NodeState,
 }
@@ -131,6 +133,29 @@ impl Memory {
         freeze.again || self.squeezes[Resource::Cpu as usize].harmed()
     }
 
+    /// Batch gets less CPU, if that is what the freeze says, before anybody runs again: who runs for a moment with what made storage slow
+    /// makes it slow again, as if less had been of no use. To tell systemd takes some CPU itself, for which nobody is to blame: calm counts
+    /// from then on.
+    pub fn eases(&mut self, view: &View) -> bool {
+        let calm = view.deaf.is_none() && view.calm_for_ns.is_some_and(|calm_for_ns| calm_for_ns >= view.dwell_ns);
+        let Some(freeze) = self.freeze else { return false };
+        let begins = !freeze.eased && calm;
+        if begins {
+            self.harmed = self.unexplained(&freeze);
+        }
+        let waits = freeze.eased && view.less_awaited;
+        if waits {
+            self.calm_since_ns = None;
+        }
+        if let Some(freeze) = &mut self.freeze {
+            freeze.eased |= begins;
+            if waits {
+                freeze.calm_ns = view.now_ns;
+            }
+        }
+        waits || (begins && self.harmed.is_some())
+    }
+
     /// What there is evidence of during a freeze.
     pub fn note_evidence(&mut self, view: &View) {
         if let Some(freeze) = &mut self.freeze {
@@ -185,6 +210,7 @@ impl Memory {
             accused: 0,
             slow: 0,
             alone: Alone::new(now_ns),
+            eased: false,
             before,
         });
         if precaution {
@@ -268,7 +294,7 @@ impl Memory {
         let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
         if !precaution {
             let helped = cause == Cause::Calm;
-            self.harmed = self.unexplained(&freeze).filter(|_| helped);
+            self.harmed = self.unexplained(&freeze).filter(|_| helped && !freeze.eased);
             self.helped_ns = Some(now_ns).filter(|_| helped);
         }
         if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {

@@ -121,6 +121,8 @@ pub struct Inputs<'a> {
     pub ordered: bool,
     /// An operator gives the node back to batch, just now.
     pub resumed: bool,
+    /// Batch is to have less CPU, and it is not yet so.
+    pub less_awaited: bool,
 }
 
 /// What is to be done; the caller makes the node so.
@@ -301,11 +303,11 @@ impl Ladder {
             let mut squeeze: Squeeze = memory.squeezes[resource as usize];
             let (change, about) = match short {
                 _ if view.no_jobs => (squeeze.end(), About::default()),
-                _ if still => continue,
                 // Whatever it is that batch does: with less CPU it does less of it.
                 _ if resource == Resource::Cpu && harmed.is_some() => {
                     (squeeze.harm(backoff_ns, now_ns), harmed.unwrap_or_default())
                 }
+                _ if still => continue,
                 // A silent storage service may be short of anything. What slows down all that batch does, and costs storage
                 // nothing itself, is less CPU: to take memory away makes work for disks.
                 _ if resource == Resource::Cpu && view.blind.is_some() => {

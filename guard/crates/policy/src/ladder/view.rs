@@ -179,6 +179,8 @@ pub(super) struct View {
     pub living: JobSet,
     /// An operator asks for a freeze.
     pub ordered: bool,
+    /// Batch is to have less CPU, and it is not yet so.
+    pub less_awaited: bool,
     /// An operator gives the node back.
     pub resumed: bool,
     /// A gauge says that jobs must go, one by one: its last value does, and when that was read.
@@ -223,6 +225,7 @@ impl View {
             jobs: inputs.jobs,
             living: inputs.living,
             ordered: inputs.ordered,
+            less_awaited: inputs.less_awaited,
             resumed: inputs.resumed,
             crowded: None,
             grower: None,

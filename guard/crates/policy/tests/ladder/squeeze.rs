@@ -140,6 +140,30 @@ fn where_it_is_slow_each_time_that_batch_runs_and_for_no_disk_batch_gets_less_cp
 }
 
 #[test]
+fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobodys() {
+    let mut steps = Steps::open();
+    steps.living = JobSet::default();
+    slow(&mut steps);
+    steps.run(6 * S);
+    steps.level(Level::Strong);
+    steps.run(500 * MS);
+    steps.level(Level::Calm);
+    steps.less_awaited = true;
+    steps.run(30 * S);
+    assert_eq!((shares(&steps), steps.state()), ((0.5, 1.0), NodeState::Frozen));
+    // To tell systemd of it takes CPU, too.
+    steps.level(Level::Strong);
+    steps.run(5 * S);
+    steps.level(Level::Calm);
+    steps.less_awaited = false;
+    steps.run(S);
+    assert_eq!(steps.state(), NodeState::Frozen, "calm counts from now on");
+    steps.until_left(10 * S);
+    assert_eq!((shares(&steps), steps.actions().hold), ((0.5, 1.0), Hold::Nobody));
+    assert_eq!(steps.said().last().map(|said| said.0), Some(Cause::Calm));
+}
+
+#[test]
 fn who_makes_a_disk_slow_gets_less_of_that_disk_and_batch_as_a_whole_nothing_less() {
     let mut steps = Steps::open();
     for _ in 0..3 {

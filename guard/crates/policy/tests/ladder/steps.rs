@@ -52,6 +52,7 @@ pub struct Steps {
     pub drained: bool,
     pub ordered: bool,
     pub resumed: bool,
+    pub less_awaited: bool,
     pub events: Vec<Event>,
     pub last: Option<Actions>,
 }
@@ -117,6 +118,7 @@ impl Steps {
             drained: false,
             ordered: false,
             resumed: false,
+            less_awaited: false,
             events: Vec::new(),
             last: None,
         }
@@ -162,6 +164,7 @@ impl Steps {
             drained: self.drained,
             ordered: self.ordered,
             resumed: self.resumed,
+            less_awaited: self.less_awaited,
         };
         let actions = self.ladder.step(&inputs, self.now);
         let emptied = actions.state == NodeState::Emergency && self.jobs == Some(0);

@@ -109,6 +109,9 @@ fn real(freeze: &Freeze, memory: &mut Memory, view: &View) -> Option<Transition>
     if lasted_ns < freeze.hold_ns {
         return None;
     }
+    if memory.eases(view) {
+        return None;
+    }
     if let Some(calm_for_ns) = view.calm_for_ns {
         return (calm_for_ns >= view.dwell_ns).then(|| thaw(view.deaf.unwrap_or(Cause::Calm)));
     }
