@@ -95,15 +95,15 @@ def test_wrong_layout_version(node: Machine, guard: Guard) -> None:
 def test_a_bad_configuration_is_refused_and_what_was_in_force_stays(node: Machine, guard: Guard) -> None:
     guard.wait_for_state("open", timeout=120)
     pid = node.execute("systemctl show --value -p MainPID beer-guard").stdout
-    node.execute(f"cp {CONFIG} /root/good.toml; sed -i 's/^share = .*/share = \"200%\"/' {CONFIG}")
+    node.execute(f"cp {CONFIG} /run/good.toml; sed -i 's/^share = .*/share = \"200%\"/' {CONFIG}")
     assert node.execute("systemctl reload beer-guard", check=False).status != 0, "nobody is told"
     node.execute("systemctl kill -s HUP beer-guard")
-    refused = r"beer_config_last_reload_successful"
-    wait_until(lambda: guard.metric(refused) == 0, 30, "it is refused", explain=guard.why)
+    taken = "beer_config_last_reload_successful"
+    wait_until(lambda: guard.metric(taken) == 0, 30, "it is refused", explain=guard.why)
     assert "REFUSED" in node.execute("beer status").stdout
     assert guard.state() == "open"
-    node.execute(f"cp /root/good.toml {CONFIG}; systemctl reload beer-guard")
-    wait_until(lambda: guard.metric(refused) == 1, 30, "the good one is taken", explain=guard.why)
+    node.execute(f"cp /run/good.toml {CONFIG}; systemctl reload beer-guard")
+    wait_until(lambda: guard.metric(taken) == 1, 30, "the good one is taken", explain=guard.why)
     assert node.execute("systemctl show --value -p MainPID beer-guard").stdout == pid
 
 
