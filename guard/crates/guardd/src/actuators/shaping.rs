@@ -101,10 +101,10 @@ pub struct ShapingActuator {
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
     written: Option<Wanted>,
     lease_until_ns: u64,
-    written_ns: u64,
     fault: Option<Errno>,
-    unapplied: bool,
     again_ns: u64,
+    /// The storage daemon says since then that it has applied another one.
+    unapplied_ns: Option<u64>,
 }
 
 impl ShapingActuator {
@@ -121,10 +121,9 @@ impl ShapingActuator {
             sequence: 0,
             written: None,
             lease_until_ns: 0,
-            written_ns: 0,
             fault: None,
-            unapplied: false,
             again_ns: 0,
+            unapplied_ns: None,
         }
     }
 
@@ -139,14 +138,15 @@ impl ShapingActuator {
     }
 
     /// What is wrong with it.
-    pub fn fault(&self) -> Option<Fault> {
-        self.fault.map(Fault::Unwritten).or(self.unapplied.then_some(Fault::Unapplied))
+    pub fn fault(&self, now_ns: u64) -> Option<Fault> {
+        let late = self.unapplied_ns.is_some_and(|since_ns| now_ns.saturating_sub(since_ns) >= APPLIED_NS);
+        self.fault.map(Fault::Unwritten).or(late.then_some(Fault::Unapplied))
     }
 
-    /// The storage daemon says that it has applied the segment of this number.
-    pub fn heard(&mut self, applied: u64, now_ns: u64) {
-        let late = self.written.is_some() && now_ns.saturating_sub(self.written_ns) >= APPLIED_NS;
-        self.unapplied = applied != self.sequence && (late || self.unapplied);
+    /// The storage daemon says that it has applied the segment of this number; `None` = it says nothing. To be called at every tick.
+    pub fn heard(&mut self, applied: Option<u64>, now_ns: u64) {
+        let unapplied = self.written.is_some() && applied.is_some_and(|applied| applied != self.sequence);
+        self.unapplied_ns = unapplied.then(|| self.unapplied_ns.unwrap_or(now_ns));
     }
 
     /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
@@ -159,7 +159,6 @@ impl ShapingActuator {
         self.again_ns = now_ns + AGAIN_NS;
         let outcome = self.write(&wanted, now_ns);
         self.fault = outcome.err();
-        self.written_ns = now_ns;
         self.written = outcome.is_ok().then_some(wanted);
         if self.fault.is_some() {
             self.fd = None;
@@ -265,17 +264,23 @@ mod tests {
     fn a_daemon_that_does_not_listen_is_told() {
         let folder = tempfile::tempdir().unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
+        let heard = |actuator: &mut ShapingActuator, applied, seconds| {
+            actuator.heard(applied, seconds * SECOND_NS);
+            actuator.fault(seconds * SECOND_NS)
+        };
+        assert_eq!(heard(&mut actuator, Some(0), 5), None, "nothing was written");
         actuator.keep(Held::Nothing, 10 * SECOND_NS);
-        actuator.heard(0, 11 * SECOND_NS);
-        assert_eq!(actuator.fault(), None, "it may have it any moment now");
-        actuator.heard(0, 12 * SECOND_NS);
-        assert_eq!(actuator.fault(), Some(Fault::Unapplied));
+        assert_eq!(heard(&mut actuator, Some(0), 10), None);
+        assert_eq!(heard(&mut actuator, Some(0), 11), None, "it may have it any moment now");
+        assert_eq!(heard(&mut actuator, Some(0), 12), Some(Fault::Unapplied));
         // Another write gives it no more time.
         actuator.keep(Held::Everything, 13 * SECOND_NS);
-        actuator.heard(0, 13 * SECOND_NS);
-        assert_eq!(actuator.fault(), Some(Fault::Unapplied));
-        actuator.heard(actuator.sequence, 13 * SECOND_NS);
-        assert_eq!(actuator.fault(), None);
+        assert_eq!(heard(&mut actuator, Some(0), 13), Some(Fault::Unapplied));
+        let written = actuator.sequence;
+        assert_eq!(heard(&mut actuator, Some(written), 13), None);
+        // One that has just begun has had no time.
+        assert_eq!(heard(&mut actuator, None, 60), None);
+        assert_eq!(heard(&mut actuator, Some(0), 61), None);
     }
 
     #[test]
@@ -319,12 +324,12 @@ mod tests {
         let place = folder.path().join("control");
         let mut actuator = ShapingActuator::new(&place);
         actuator.keep(Held::Everything, SECOND_NS);
-        assert_eq!((actuator.held(), actuator.fault()), (false, Some(Fault::Unwritten(Errno::NOENT))));
+        assert_eq!((actuator.held(), actuator.fault(SECOND_NS)), (false, Some(Fault::Unwritten(Errno::NOENT))));
         std::fs::create_dir(&place).unwrap();
         actuator.keep(Held::Everything, SECOND_NS + SECOND_NS / 2);
         assert!(!actuator.held());
         actuator.keep(Held::Everything, 2 * SECOND_NS);
-        assert_eq!((actuator.held(), actuator.fault()), (true, None));
+        assert_eq!((actuator.held(), actuator.fault(4 * SECOND_NS)), (true, None));
     }
 
     #[test]
@@ -374,7 +379,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("elsewhere"), folder.path().join(ShapingActuator::NAME)).unwrap();
         let mut actuator = ShapingActuator::new(folder.path());
         actuator.keep(Held::Everything, SECOND_NS);
-        assert_eq!(actuator.fault(), Some(Fault::Unwritten(Errno::LOOP)));
+        assert_eq!(actuator.fault(SECOND_NS), Some(Fault::Unwritten(Errno::LOOP)));
         assert!(!folder.path().join("elsewhere").exists());
     }
 }

@@ -39,7 +39,6 @@ impl<F: Freezer> ControlLoop<F> {
             Some(hold) => (true, self.freezer.apply(hold, now_ns, || clock.monotonic_ns())),
             None => (false, self.freezer.read_back(now_ns)),
         };
-        let fault = self.shaping.fault();
         // To signals who rests does not stand still: it is no freeze, and lasts for long.
         let both = match actions.hold {
             Hold::Nobody => JobSet::default(),
@@ -49,9 +48,11 @@ impl<F: Freezer> ControlLoop<F> {
         self.board.hold = self.freezer.applied().without(&rest.without(&both));
         self.board.throttles = actions.throttles;
         self.wish(actions, now_ns);
+        self.shaping.heard(self.board.shaping_applied, now_ns);
         self.shaping.keep(self.wanted(actions, now_ns), now_ns);
-        if self.shaping.fault() != fault {
-            self.send(Message::Shaping { fault: self.shaping.fault() });
+        let fault = self.shaping.fault(now_ns);
+        if std::mem::replace(&mut self.shaping_fault, fault) != fault {
+            self.send(Message::Shaping { fault });
         }
         outcome
     }

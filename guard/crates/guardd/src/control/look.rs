@@ -45,13 +45,6 @@ impl<F: Freezer> ControlLoop<F> {
             Shared::count(&self.shared.limit_drifts);
             self.send(Message::Drifted { of: "what batch may do through the storage daemons", at_ns: now_ns });
         }
-        if let Some(applied) = self.board.shaping_applied {
-            let fault = self.shaping.fault();
-            self.shaping.heard(applied, now_ns);
-            if self.shaping.fault() != fault {
-                self.send(Message::Shaping { fault: self.shaping.fault() });
-            }
-        }
         let before = self.node.slice_present();
         let first = !self.node.looked();
         self.node.look(drift.is_some());

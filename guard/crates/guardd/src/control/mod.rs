@@ -25,6 +25,7 @@ use intf::state::{NodeState, StateLine};
 use policy::{Actions, Config, GaugeJudge, GaugeVerdict, Hold, Inputs, Ladder, Level, Resource, Shares};
 
 use crate::actuators::freeze::Effect;
+use crate::actuators::shaping::Fault;
 use crate::actuators::{FreezeActuator, Freezer, Held, ShapingActuator};
 use crate::clock::Clock;
 use crate::report::Message;
@@ -53,6 +54,8 @@ pub struct ControlLoop<F: Freezer> {
     ladder: Ladder,
     freezer: FreezeActuator<F>,
     shaping: ShapingActuator,
+    /// As it was told last.
+    shaping_fault: Option<Fault>,
     gauges: Vec<GaugeJudge>,
     judged: Vec<GaugeVerdict>,
     /// Mount points, by index.
@@ -161,6 +164,7 @@ impl<F: Freezer> ControlLoop<F> {
             ladder,
             freezer,
             shaping,
+            shaping_fault: None,
             gauges: config.gauges.iter().map(GaugeJudge::new).collect(),
             judged: vec![GaugeVerdict::default(); config.gauges.len()],
             filesystems: Vec::new(),

@@ -37,7 +37,7 @@ impl<F: Freezer> ControlLoop<F> {
         (view.limits, view.together) = (self.limits.jobs(), self.limits.together());
         (view.precaution_ns, view.frozen_ns) = (self.totals.precaution_ns, self.totals.frozen_ns);
         view.rest_ns = self.totals.rest_ns;
-        (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping.fault().is_some());
+        (view.held, view.shaping_failed) = (self.shaping.held(), self.shaping_fault.is_some());
         (view.drifts, view.counters) = (self.totals.drifts, *self.ladder.counters());
         copy(self.board.evaluator.verdicts(), &mut view.verdicts);
         copy(&self.judged, &mut view.gauges);

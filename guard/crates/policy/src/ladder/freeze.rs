@@ -137,23 +137,18 @@ impl Memory {
     /// makes it slow again, as if less had been of no use. To tell systemd takes some CPU itself, for which nobody is to blame: calm counts
     /// from then on.
     pub fn eases(&mut self, view: &View) -> bool {
-        let calm = view.deaf.is_none() && view.calm_for_ns.is_some_and(|calm_for_ns| calm_for_ns >= view.dwell_ns);
-        let Some(freeze) = self.freeze else { return false };
-        let begins = !freeze.eased && calm;
-        if begins {
-            self.harmed = self.unexplained(&freeze);
-        }
-        let waits = freeze.eased && view.less_awaited;
-        if waits {
-            self.calm_since_ns = None;
-        }
-        if let Some(freeze) = &mut self.freeze {
-            freeze.eased |= begins;
-            if waits {
-                freeze.calm_ns = view.now_ns;
+        let Some(freeze) = &mut self.freeze else { return false };
+        if freeze.eased {
+            if view.less_awaited {
+                (freeze.calm_ns, self.calm_since_ns) = (view.now_ns, None);
             }
+            return view.less_awaited;
         }
-        waits || (begins && self.harmed.is_some())
+        let calm = view.calm_for_ns.is_some_and(|calm_for_ns| calm_for_ns >= view.dwell_ns);
+        freeze.eased = calm && view.deaf.is_none();
+        let freeze = *freeze;
+        self.harmed = self.unexplained(&freeze).filter(|_| freeze.eased);
+        self.harmed.is_some()
     }
 
     /// What there is evidence of during a freeze.
@@ -294,7 +289,6 @@ impl Memory {
         let lasted_ns = now_ns.saturating_sub(freeze.since_ns);
         if !precaution {
             let helped = cause == Cause::Calm;
-            self.harmed = self.unexplained(&freeze).filter(|_| helped && !freeze.eased);
             self.helped_ns = Some(now_ns).filter(|_| helped);
         }
         if cause == Cause::Calm && matches!(freeze.hold, Hold::Jobs(_)) {

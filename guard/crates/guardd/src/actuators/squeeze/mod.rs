@@ -124,23 +124,10 @@ impl SqueezeActuator {
 
     /// Is anything otherwise in the kernel than it was made? It is put right with the next [`Self::make`].
     pub fn drifted(&mut self) -> bool {
-        let drifted = |knobs: &[Knob]| {
-            knobs
-                .iter()
-                .any(|knob| now(&self.slice, knob.file).is_some_and(|now| now != knob.seen) && !self.lifted(knob))
-        };
-        let drifted: Vec<usize> = (0..OF.len()).filter(|&of| drifted(&self.applied[of])).collect();
-        drifted.iter().for_each(|&of| self.applied[of].clear());
-        !drifted.is_empty()
-    }
-
-    /// Has the freezer lifted it, for as long as jobs are to come to a stand or to end?
-    fn lifted(&self, knob: &Knob) -> bool {
-        match knob.file {
-            "cpu.idle" => self.run.join(IDLE_LIFTED).exists(),
-            "cpu.max" => now(&self.slice, "cgroup.freeze").as_deref() == Some("1"),
-            _ => false,
-        }
+        let (slice, run) = (&self.slice, &self.run);
+        let changed = |knob: &Knob| now(slice, knob.file).is_some_and(|now| now != knob.seen);
+        let other = |knobs: &&mut Vec<Knob>| knobs.iter().any(|knob| changed(knob) && !lifted(slice, run, knob));
+        self.applied.iter_mut().filter(other).map(Vec::clear).count() > 0
     }
 
     /// Takes systemd's files away that what was given back has left, so that they do not hide a later change of the unit's own.
@@ -173,8 +160,7 @@ impl SqueezeActuator {
         };
         let (knobs, words) = match resource {
             Resource::Cpu => {
-                let weight = before.assignments.iter().any(|assignment| assignment.starts_with("CPUWeight="));
-                let knobs = cpu::knobs(&self.topology, &before.cpus, share, weight);
+                let knobs = cpu::knobs(&self.topology, &before.cpus, share, has_weight(&before.assignments));
                 let words = cpu::words(&knobs, &before.cpus);
                 (knobs, words)
             }
@@ -211,7 +197,7 @@ impl SqueezeActuator {
         self.systemctl(told.chain(before.filter(unneeded).cloned()).collect())?;
         knobs.iter().try_for_each(|knob| match now(&self.slice, knob.file) {
             Some(now) if now == knob.seen => Ok(()),
-            _ if self.lifted(knob) => Ok(()),
+            _ if lifted(&self.slice, &self.run, knob) => Ok(()),
             now => bail!("{}: {} is `{}`", self.slice.display(), knob.file, now.unwrap_or_default()),
         })
     }
@@ -227,7 +213,7 @@ impl SqueezeActuator {
         self.before[resource as usize] = None;
         let ours = std::mem::take(&mut self.applied[resource as usize]);
         let mut seen = self.remember();
-        if assignments.iter().any(|assignment| assignment.starts_with("CPUWeight=")) {
+        if has_weight(&assignments) {
             // The freezer is not to make it idle again that is not.
             seen = seen.and(gone(&self.run.join(IDLE_LIFTED)));
         }
@@ -308,6 +294,20 @@ impl SqueezeActuator {
     fn systemctl(&self, properties: Vec<String>) -> Result<()> {
         set_property(&self.systemctl, unit(&self.slice), &properties, self.deadline)
     }
+}
+
+/// Has the freezer lifted it, for as long as jobs are to come to a stand or to end?
+fn lifted(slice: &Path, run: &Path, knob: &Knob) -> bool {
+    match knob.file {
+        "cpu.idle" => run.join(IDLE_LIFTED).exists(),
+        "cpu.max" => now(slice, "cgroup.freeze").as_deref() == Some("1"),
+        _ => false,
+    }
+}
+
+/// Had batch a weight, so that it was not idle?
+fn has_weight(assignments: &[String]) -> bool {
+    assignments.iter().any(|assignment| assignment.starts_with("CPUWeight="))
 }
 
 #[cfg(test)]
