@@ -27,6 +27,7 @@ from support import (
     assert_undisturbed,
     figures,
     first_over,
+    let_compute,
     let_storage_be_alone,
     percentile,
     report_of,
@@ -150,8 +151,7 @@ def test_batch_of_another_node_is_held_and_limited(
     limited = [one for one in acted if one.action == "limit"]
     assert limited, f"it comes back with all its force:\n{why}"
 
-    # Who asks HTCondor takes an emulated CPU from jobs.
-    time.sleep(max(0.0, seen.computed - time.time()))
+    let_compute(seen.computed)
     # node1 has nothing to do with it, and no job is lost.
     acted = [one for one in guard_of_jobs.decisions() if one.time > seen.struck and one.action != "none"]
     assert not acted, guard_of_jobs.why()
