@@ -2,9 +2,9 @@
 """A job attacks a data disk while a storage user reads from it: with the guard the user's p99 is back within 2 s.
 
 The same attack runs with the guard stopped, which proves that the test can fail. Victim: the storage client outside
-the node. Innocent: a CPU job beside the hog. It runs on while the hog alone stands still, whichever way it goes to the
-disk: directly, or through XRootD, where the kernel charges all of it to storage and the address of the hog's container
-tells who it was.
+the node. Innocent: a job beside the hog that uses a CPU, or that reads a little of the same disk. It runs on while the
+hog alone stands still, whichever way it goes to the disk: directly, or through XRootD, where the kernel charges all of
+it to storage and the address of the hog's container tells who it was.
 
 When neighbours of this machine took its CPU while the latency was measured, nothing was shown, whatever the latency:
 the attack is done again on a fresh node, twice at most.
@@ -48,13 +48,15 @@ QUIET = 8.0
 QUIET_WITHIN = 120.0  # neighbours of this machine let it work for that long
 HOLD = 10.0  # guard.toml's shortest freeze
 # At a time: until it is known who it was, and what an emulated CPU that many want adds.
-STOOD = {"direct": HOLD / 2, "cached": HOLD / 2, "xrootd": 1.5}
+STOOD = {"direct": HOLD / 2, "beside-a-reader": HOLD / 2, "cached": HOLD / 2, "xrootd": 1.5}
 FOUND = 1.0  # guard.toml's guilty_timeout: so long all may stand still until it is known who it was
 ATTACK = 25.0
 STORAGE = "storage.slice"
 
+DIRECT = "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1"
 HOGS = {
-    "direct": "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1",
+    "direct": DIRECT,
+    "beside-a-reader": DIRECT,
     "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 40 --on-signal 1",
     # Vector reads: else an emulated CPU is probably what limits it, before the disk (24 streams of 16 KiB reads took
     # 24 % of the disk). Some 768 places are asked for when the freeze comes: they must not be read all the same.
@@ -63,6 +65,8 @@ HOGS = {
 }
 # Over before the hog through XRootD is: what the end of a container takes of an emulated CPU is not the guard's.
 COMPUTES = 60.0
+READS = 5  # of the disk's 120 a second
+INNOCENTS = {"beside-a-reader": f"read-disk --rate {READS} --seconds {COMPUTES:.0f} --on-signal 1"}
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Jobs:
     def start(cls, node: Machine, batch: Batch, hog: str) -> Jobs:
         host = node.execute("hostname").stdout.strip()
         attacker = batch.submit(HOGS[hog].format(host=host))
-        innocent = batch.submit(f"burn --seconds {COMPUTES:.0f} --on-signal 1")
+        innocent = batch.submit(INNOCENTS.get(hog, f"burn --seconds {COMPUTES:.0f} --on-signal 1"))
         scopes = (batch.wait_until_ready(attacker, timeout=240), batch.wait_until_ready(innocent, timeout=240))
         return cls(attacker, innocent, scopes)
 
@@ -172,6 +176,7 @@ def after_recovery(samples: Requests, began: float, neighbours: Neighbours) -> f
 AGAIN = pytest.mark.flaky(reruns=2, only_rerun=["Disturbed: ", "EmulationFault: "])
 CASES = [
     "direct",
+    pytest.param("beside-a-reader", marks=pytest.mark.full),
     pytest.param("cached", marks=pytest.mark.full),
     pytest.param("xrootd", marks=[pytest.mark.layout("scratch-apart"), pytest.mark.full]),
 ]
@@ -197,6 +202,7 @@ def test_with_the_guard(
     print(f"frozen {frozen_at[0] - seen.struck:.2f} s after the signal to attack")
 
     assert jobs.innocent.status == RUNNING, "the innocent was over too early to lose anything"
+    limits = {scope: node.execute(f"cat {scope}/io.max").stdout.strip() for scope in jobs.scopes}
     let_compute(seen.began + COMPUTES)
     hostile = report_of(jobs.hog, timeout=400)
     assert_one_run(jobs.hog)
@@ -213,6 +219,10 @@ def test_with_the_guard(
     assert found["lost_s"]["innocent"] <= FOUND, f"it took long to find the hog:\n{guard.why()}"
     assert lost < STOOD[hog], "the innocent stood still with the hog"
     assert f"1 of 2 jobs: {jobs.hog.cluster}.0 of {USER} in slot1" in guard.why(), guard.why()
+    if hog == "beside-a-reader":
+        print(f"limits: {limits}; the innocent read {report['operations']} times")
+        assert not limits[jobs.scopes[1]], "the innocent was limited"
+        assert report["operations"] > 0.9 * READS * (COMPUTES - FOUND), "the innocent could not read"
     if hog == "xrootd":
         print(f"a request of the hog took {hostile['slowest_seconds']} s")
         assert hostile["slowest_seconds"] > HOLD / 2, "nothing held what the hog had asked for"
@@ -220,7 +230,7 @@ def test_with_the_guard(
 
 
 @AGAIN
-@pytest.mark.parametrize("hog", CASES)
+@pytest.mark.parametrize("hog", [CASES[0], *CASES[2:]])
 def test_without_the_guard(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:

@@ -10,7 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from beer_payload import __version__, begin, burn, disk, files, forks, job, memory, network, physics, storage, stream
+from beer_payload import (
+    __version__,
+    begin,
+    burn,
+    disk,
+    files,
+    forks,
+    job,
+    memory,
+    network,
+    physics,
+    reader,
+    storage,
+    stream,
+)
 from beer_payload.report import EXIT_CODES, PayloadError, emit
 
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -95,6 +109,13 @@ def parser() -> argparse.ArgumentParser:
     amount.add_argument("--units", type=count, help="do so much work")
     one.add_argument("--on-signal", **signals)
     one.set_defaults(run=lambda a: burn.run(a.seconds, a.units, a.on_signal))
+
+    one = commands.add_parser("read-disk", help="test payload, innocent: a few direct reads of scratch each second")
+    one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to read from (default: .)")
+    one.add_argument("--rate", type=whole(1, 1000), default=5, help="reads per second (default: 5)")
+    one.add_argument("--seconds", type=duration, required=True)
+    one.add_argument("--on-signal", **signals)
+    one.set_defaults(run=lambda a: reader.run(a.path, a.rate, a.seconds, a.on_signal))
 
     one = commands.add_parser("hog-disk", help="test payload, hostile: random I/O on scratch")
     one.add_argument("--path", type=Path, default=Path(), help="folder on the disk to attack (default: .)")

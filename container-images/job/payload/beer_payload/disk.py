@@ -32,7 +32,7 @@ def check_sizes(block: int, size: int) -> None:
 
 def open_file(folder: Path, cached: bool) -> int:
     """A file without a name: it is gone when the job is, however the job ends."""
-    path = folder / f"hog-disk-{os.getpid()}"
+    path = folder / f"beer-payload-{os.getpid()}"
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | (0 if cached else os.O_DIRECT), 0o600)
         path.unlink()

@@ -50,6 +50,8 @@ def test_every_exit_code_is_in_the_help():
         ["burn", "--seconds", "1", "--units", "1"],
         ["burn", "--seconds", "0"],
         ["burn", "--seconds", "nan"],
+        ["read-disk"],
+        ["read-disk", "--seconds", "1", "--rate", "0"],
         ["hog-disk", "--seconds", "1", "--block", "64"],
         ["hog-disk", "--seconds", "1", "--block", "100B"],
         ["hog-disk", "--seconds", "1", "--size", "4KiB"],
