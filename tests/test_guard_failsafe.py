@@ -34,6 +34,7 @@ THAWED_WITHIN = 90
 QUIET = 5.0
 
 
+NO_LIMIT = "rbps=max wbps=max riops=max wiops=max"
 # There while the fail-safe's caps are, with what batch had before.
 CAPPED = "/run/beer/guard/capped"
 FROZEN = f"grep -q 'frozen 1' {JOBS}/cgroup.events"
@@ -180,6 +181,15 @@ def test_a_hog_has_little_of_the_disk_while_nothing_is_heard_of_storage(
         before = disk_requests(node, jobs.scopes[0], "rios", "wios")
         time.sleep(20)
         done = disk_requests(node, jobs.scopes[0], "rios", "wios") - before
+        # Somebody else lifts what is in force: it is seen, and put right.
+        limits = limits_of_disks(node)
+        drifts = guard.metric("beer_limit_drifts_total", absent=0)
+        node.execute(
+            f"cut -d' ' -f1 {JOBS}/io.max | while read -r disk; do echo \"$disk {NO_LIMIT}\" > {JOBS}/io.max; done"
+        )
+        assert not limits_of_disks(node), "they were not lifted"
+        wait_until(lambda: limits_of_disks(node) == limits, 30, "the limits are put right", explain=guard.why)
+        assert guard.metric("beer_limit_drifts_total") > drifts
     finally:
         node.execute("pkill -CONT -x xrootd")
     print(f"{done} disk requests of the hog in 20 s")

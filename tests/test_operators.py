@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from beerbench.batch import IDLE, RUNNING, USER, Batch
-from beerbench.guard import Guard
+from beerbench.guard import JOBS, Guard
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
@@ -15,6 +16,7 @@ from support import StorageUser, assert_one_run, assert_served, figures, report_
 OPERATOR = "olga"
 RATE = 84.0
 QUIET = 3.0
+ORDERED = 30.0
 
 
 def ad_says(node: Machine, admit: str) -> bool:
@@ -73,6 +75,9 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     wait_until(lambda: guard.metric("beer_limit_drifts_total") > drifts, 30, seen, explain=guard.why)
     assert node.execute("stat -c %s /run/beer/control/shaping").stdout.strip() != "0"
     assert guard.metric("beer_shaping_failed") == 0
+    node.execute(f"echo 0 > {JOBS}/cgroup.freeze")
+    wait_until(lambda: guard.metric("beer_freezer_drifts_total") > 0, 30, "somebody else thawed", explain=guard.why)
+    assert guard.frozen(), guard.why()
     time.sleep(QUIET)
     node.execute("beer resume --why 'disks are in'")
     wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
@@ -93,3 +98,35 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
     why = guard.why()
     assert f"{OPERATOR} drained the node because new disks." in why
     assert "root gave the node back to batch because disks are in." in why
+
+
+@pytest.mark.full
+def test_the_clock_is_set(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
+    """An hour forth and back: an order lasts as long as it was to, nobody is frozen for it, and jobs start again."""
+    guard.wait_for_state("open", timeout=120)
+    innocent = batch.submit("burn --seconds 60 --on-signal 1")
+    scope = batch.wait_until_ready(innocent, timeout=240)
+    storage.watch()
+    pid, froze = guard.pid(), time.time()
+    node.execute(f"beer freeze --for {ORDERED:.0f}s --why 'a clock is set'")
+    wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+    storage.part("the clock is set")
+    for jump in ("+1 hour", "-1 hour"):
+        node.execute(f"date --set '{jump}'")
+        time.sleep(QUIET)
+        assert guard.frozen(), guard.why()
+    wait_until(lambda: not guard.frozen(), 2 * ORDERED, "the freeze ends", explain=guard.why)
+    lasted = time.time() - froze
+    print(f"a freeze of {ORDERED:.0f} s lasted {lasted:.0f} s")
+    assert lasted > ORDERED - 1
+    storage.part("jobs run")
+    batch.signal(scope)
+    guard.wait_for_state("open", timeout=60)
+    assert guard.pid() == pid, "the guard was replaced"
+    assert not [one for one in guard.decisions() if one.action == "freeze" and one.cause != "ordered"], guard.why()
+    report_of(batch.submit("burn --seconds 1"), timeout=300)
+    parts = storage.parts()
+    figures("the clock is set", parts, guard)
+    assert all(part.failed == 0 for part in parts.values())
+    report_of(innocent, timeout=300)
+    assert_one_run(innocent)

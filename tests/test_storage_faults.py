@@ -119,17 +119,30 @@ def released(guard: Guard) -> bool:
     return any(record.action == "release" for record in guard.decisions())
 
 
-def pull_out(node: Machine, mount: str) -> str:
-    """Takes the disk below a mount from the kernel, as a controller does that drops it. Its number there."""
-    return node.execute(
+DRIVER = "/sys/bus/virtio/drivers/virtio_blk"
+
+
+def pull_out(node: Machine, mount: str) -> tuple[str, str]:
+    """Takes the disk below a mount from the kernel, as a controller does that drops it. Its number there, and the
+    device that it is."""
+    number, device = node.execute(
         f"""set -e
         name=$(basename $(findmnt -no SOURCE {mount}))
         cat /sys/class/block/$name/dev
         device=$(basename $(readlink -f /sys/class/block/$name/device))
-        echo $device > /sys/bus/virtio/drivers/virtio_blk/unbind
+        echo $device
+        echo $device > {DRIVER}/unbind
         test ! -e /sys/class/block/$name""",
         timeout=60,
-    ).stdout.strip()
+    ).stdout.split()
+    return number, device
+
+
+def plug_in(node: Machine, mount: str, device: str) -> None:
+    """The kernel has it again, and an admin mounts it."""
+    node.execute(
+        f"umount --lazy {mount}; echo {device} > {DRIVER}/bind && udevadm settle && mount {mount}", timeout=120
+    )
 
 
 @pytest.mark.full
@@ -137,7 +150,7 @@ def test_a_disk_that_is_pulled_out(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, others: StorageUser
 ) -> None:
     """Its clients get errors, those of another none. The guard says that it is gone, and goes on with the others; so
-    does the fail-safe."""
+    does the fail-safe. Plugged in again it is served and watched as before."""
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 120")
     [scope] = batch.wait_for_containers([innocent], timeout=240)
@@ -145,7 +158,7 @@ def test_a_disk_that_is_pulled_out(
     others.start(rate=20, duration=1800, disks=(STUCK_DISK,), seed=2)
     wait_until(lambda: requests_counted(guard) > 200, 60, "requests are counted")
     time_of, struck = clock.measure(node), storage.part("its disk is pulled out")
-    gone = pull_out(node, STUCK_DISK)
+    gone, device = pull_out(node, STUCK_DISK)
     wait_until(lambda: guard.metric("beer_disk_gone") == 1, 30, "the guard sees it", explain=guard.why)
     ticks = guard.status()["control_loop"]["ticks"]
     wait_until(lambda: guard.status()["control_loop"]["ticks"] > ticks + 100, 30, "the control loop goes on")
@@ -157,6 +170,18 @@ def test_a_disk_that_is_pulled_out(
     assert gone not in limits_of_disks(node)
     node.execute("systemctl unmask --runtime beer-guard && systemctl start beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) == "", 60, "the guard's return lifts the limits", explain=guard.why)
+
+    others.stop()
+    plug_in(node, STUCK_DISK, device)
+    storage.part("plugged in again")
+    wait_until(lambda: guard.metric("beer_disk_gone") == 0, 60, "the guard sees the disk", explain=guard.why)
+    others.start(rate=20, duration=300, disks=(STUCK_DISK,), seed=2)
+    busy = rf'beer_disk_utilisation_ratio\{{filesystem="{STUCK_DISK}"\}}'
+    wait_until(lambda: guard.metric(busy) > 0, 60, "its device is watched", explain=guard.why)
+    before = requests_counted(guard, STUCK_DISK)
+    wait_until(lambda: requests_counted(guard, STUCK_DISK) > before + 100, 60, "its requests are counted")
+    end = time.time()
+    assert_served(others.stop(), end)
     parts = storage.parts()
     what = "a disk is pulled out, the other one"
     figures(what, parts, guard, time_of, struck + time_of.offset, {"innocent": scope})
@@ -165,9 +190,9 @@ def test_a_disk_that_is_pulled_out(
     assert_one_run(innocent)
 
 
-def requests_counted(guard: Guard) -> float:
+def requests_counted(guard: Guard, mount: str = '[^"]*') -> float:
     """By the guard since it began; before the first one of an operation there is no series of it."""
-    return guard.metric("beer_storage_latency_seconds_count", absent=0)
+    return guard.metric(rf'beer_storage_latency_seconds_count\{{.*filesystem="{mount}".*\}}', absent=0)
 
 
 def test_xrootd_restart_under_load(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
