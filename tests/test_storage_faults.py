@@ -24,10 +24,13 @@ from support import (
     limits_of_disks,
     report_of,
 )
-from test_protection_disk import AGAIN
+from test_innocent import ACQUITTED_WITHIN
+from test_protection_disk import AGAIN, wait_until_learned
 
 STUCK_DISK = "/data/02"
 QUIET = 5.0
+# One of 30 requests a second is in flight after so long, but for one case in 400; and the clocks.
+RARELY_IN_FLIGHT = 0.2
 
 
 def put_on_device_mapper(node: Machine, mount: str) -> None:
@@ -105,6 +108,54 @@ def test_a_disk_that_stops_answering(
     assert hung["lost_s"]["innocent"] < 2, f"what hung without batch accused it when it came back\n{guard.why()}"
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
+
+
+@AGAIN
+@pytest.mark.full
+def test_a_disk_that_stops_answering_and_that_batch_uses(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours
+) -> None:
+    """It may be batch: all stand still at once. It is not, which is known in time, and they run on."""
+    put_on_device_mapper(node, STUCK_DISK)
+    guard.wait_for_state("open", timeout=180)
+    host = node.execute("hostname").stdout.strip()
+    url = f"root://{host}/{STUCK_DISK}/store/load/file-03"
+    reader = batch.submit(f"hog-xrootd --url {url} --streams 1 --block 4KiB --seconds 60 --on-signal 1")
+    innocent = batch.submit("burn --seconds 60 --on-signal 1")
+    scopes = [batch.wait_until_ready(job, timeout=240) for job in (reader, innocent)]
+    storage.start(rate=30, duration=600, disks=(STUCK_DISK,))
+    wait_until_learned(guard, neighbours)
+    for scope in scopes:
+        batch.signal(scope)
+    time_of, quiet_from = clock.measure(node), time.time()
+    time.sleep(QUIET)
+    suspended = float(node.execute("dmsetup suspend --nolockfs --noflush stuckdisk && date +%s.%N").stdout)
+
+    def since(what: str) -> list[Decision]:
+        return [one for one in guard.decisions() if one.time > suspended and what in (one.action, one.cause)]
+
+    try:
+        froze = wait_until(lambda: since("freeze"), 30, "all stand still", explain=guard.why)[0]
+        print(f"frozen {froze.time - suspended:.2f} s after the suspension for {froze.cause}")
+        assert_undisturbed(neighbours, quiet_from, time.time())
+        assert froze.time - suspended < 1.0 + RARELY_IN_FLIGHT
+        acquitted = wait_until(lambda: since("batch_innocent"), 60, "it is not batch", explain=guard.why)[0]
+        assert acquitted.time - froze.time <= ACQUITTED_WITHIN, guard.why()
+        wait_until(lambda: not guard.frozen(), 10, "they run on", explain=guard.why)
+    finally:
+        node.execute("dmsetup resume stuckdisk")
+    end = time.time()
+    parts = {"before": (quiet_from, suspended - time_of.offset), "stuck": (suspended - time_of.offset, end)}
+    wait_until(lambda: gauge(guard, "storage-stuck") == "kept", 60, "nobody waits any more", explain=guard.why)
+    client = storage.stop()
+    seen = {name: client.due_between(*span) for name, span in parts.items()}
+    names = dict(zip(("reader", "innocent"), scopes, strict=True))
+    hung = figures("a disk is stuck that batch uses", seen, guard, time_of, suspended, names)
+    assert max(hung["lost_s"].values()) <= ACQUITTED_WITHIN, guard.why()
+    for job in (reader, innocent):
+        report_of(job, timeout=300)
+        assert_one_run(job)
+    guard.wait_for_state("open", timeout=300)
 
 
 def gauge(guard: Guard, name: str) -> str:
