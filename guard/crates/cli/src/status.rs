@@ -157,12 +157,13 @@ fn objective(objective: &ObjectiveStatus) -> String {
 }
 
 fn gauge(gauge: &GaugeStatus) -> String {
-    let GaugeStatus { name, state, value, limit, state_ns, age_ns } = gauge;
+    let GaugeStatus { name, state, value, limit, state_ns, age_ns, error } = gauge;
     let read = match age_ns.filter(|_| state == "stale") {
         Some(age_ns) => format!(", read {} ago", say::duration(age_ns)),
         None => String::new(),
     };
-    format!("  gauge       {name}: {value:.2} of {limit:.2}, {state} for {}{read}", say::duration(*state_ns))
+    let why = if error.is_empty() { String::new() } else { format!(": {error}") };
+    format!("  gauge       {name}: {value:.2} of {limit:.2}, {state} for {}{read}{why}", say::duration(*state_ns))
 }
 
 fn measured(evidence: &Evidence) -> String {
@@ -264,6 +265,7 @@ mod tests {
                     limit: 0.1,
                     state_ns: 3_000_000_000,
                     age_ns: Some(14_000_000_000),
+                    error: if state == "stale" { "memory.stat: it is a secret".into() } else { String::new() },
                 })
                 .into(),
             filesystems: vec![FilesystemStatus {
@@ -306,7 +308,7 @@ mod tests {
             "limited     all jobs together: at most 8 requests/s and 3.0 MB/s of 8:16\n",
             "job         c.scope: stands still until HTCondor has ended it\n",
             "gauge       storage-memory: 0.25 of 0.10, broken for 3.0 s\n",
-            "gauge       storage-memory: 0.25 of 0.10, stale for 3.0 s, read 14 s ago\n",
+            "gauge       storage-memory: 0.25 of 0.10, stale for 3.0 s, read 14 s ago: memory.stat: it is a secret\n",
             "filesystem  /data/03: 0 storage and 0 batch requests in flight; its clients fill the disk; its DISK IS GONE",
             "stuck       thread 1073741824 of a storage service, which has ended since\n",
             "DRY RUN     nothing of this is done",

@@ -231,6 +231,10 @@ impl StatusFile {
             limit: verdict.measure.limit,
             state_ns: now_ns.saturating_sub(verdict.since_ns),
             age_ns: (verdict.read_ns > 0).then(|| now_ns.saturating_sub(verdict.read_ns)),
+            error: match verdict.state {
+                GaugeState::Stale => self.shared.gauges.fault(verdict.source).unwrap_or_default(),
+                GaugeState::Kept | GaugeState::Broken | GaugeState::Absent => String::new(),
+            },
         };
         names.gauges.iter().zip(&view.gauges).map(status).collect()
     }

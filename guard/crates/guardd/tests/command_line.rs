@@ -39,7 +39,27 @@ fn the_shipped_configuration_is_good_and_states_its_rates() {
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("guard.toml: good\n") && text.contains("e-5 false freezes in"), "{text}");
+    assert!(text.contains(" is suspected after ") && text.contains(" and found after "), "{text}");
     assert_eq!(text.matches("its error budget of 6h, which closes it for longer: 2x 2").count(), 3, "{text}");
+}
+
+/// `ExecStopPost=`, and what systemd tells it (systemd.exec(5), `$SERVICE_RESULT`). A dry run asks systemd for nothing.
+#[test]
+fn who_refused_its_configuration_has_touched_nothing_and_neither_does_its_end() {
+    let folders = NodeFolders::new();
+    let config = config(&folders, "[node]\ndry_run = true\n");
+    std::fs::create_dir_all(folders.slice()).unwrap();
+    std::fs::write(folders.slice().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
+    for (result, status, thaws) in [("success", "2", false), ("exit-code", "1", false), ("success", "0", true)] {
+        std::fs::write(folders.slice().join("cgroup.freeze"), "1\n").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_beer-guard"))
+            .args(["failsafe", "--config", &config])
+            .envs([("SERVICE_RESULT", result), ("EXIT_CODE", "exited"), ("EXIT_STATUS", status)])
+            .output()
+            .unwrap();
+        let frozen = std::fs::read_to_string(folders.slice().join("cgroup.freeze")).unwrap();
+        assert_eq!(frozen.starts_with('0'), thaws, "{result} {status}: {}", said(&output));
+    }
 }
 
 #[test]

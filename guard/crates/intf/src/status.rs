@@ -139,6 +139,9 @@ pub struct GaugeStatus {
     pub state_ns: u64,
     /// Age of its last value; `None` = there has been none.
     pub age_ns: Option<u64>,
+    /// Of a stale one, why, in one line; empty = its reader is late, or hangs.
+    #[serde(default)]
+    pub error: String,
 }
 
 /// One source of signals.

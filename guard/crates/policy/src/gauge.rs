@@ -156,6 +156,8 @@ pub enum GaugeState {
 /// The judgement of one objective.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GaugeVerdict {
+    /// Of what: see [`GaugeObjective::source`].
+    pub source: usize,
     /// How it is kept.
     pub state: GaugeState,
     /// The value, against the limit.
@@ -194,7 +196,7 @@ impl GaugeJudge {
     /// For this objective; nothing seen yet.
     pub fn new(objective: &GaugeObjective) -> Self {
         let of_memory = SOURCES.get(objective.source).is_some_and(Source::is_of_memory);
-        let verdict = GaugeVerdict { of_memory, ..GaugeVerdict::default() };
+        let verdict = GaugeVerdict { source: objective.source, of_memory, ..GaugeVerdict::default() };
         let objective = objective.clone();
         GaugeJudge { objective, broken: false, otherwise_ns: None, seen: false, gone_ns: None, verdict }
     }

@@ -68,7 +68,14 @@ impl Source for Exec {
             // What was read before may have taken its time: what is from the future is so when the file was read.
             let readings = Readings::load(&signal.path, || self.clock.monotonic_ns());
             signal.say(readings.as_ref().err().copied(), now_ns);
-            let Ok(readings) = readings else { continue };
+            let readings = match readings {
+                Ok(readings) => readings,
+                Err(fault) => {
+                    let fail = |place| shared.gauges.fail_at(place, format_args!("{}: {fault}", signal.path.display()));
+                    signal.values.iter().for_each(|(_, place)| fail(*place));
+                    continue;
+                }
+            };
             for (key, place) in &signal.values {
                 if let Some(printed) = readings.values.get(key) {
                     shared.gauges.put_at(*place, Some(printed.value), printed.at_ns);

@@ -16,6 +16,7 @@ pub struct Load {
 }
 
 const BELIEVED: u32 = 60;
+const NAME: &str = "host.load";
 
 impl Load {
     /// Opens nothing yet.
@@ -38,9 +39,13 @@ impl Source for Load {
         }
         self.cpus.1 -= 1;
         let cpus = self.cpus.0;
-        let average = self.average.read().ok().flatten().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
-        if let (Some(average), 1..) = (average, cpus) {
-            shared.gauges.put("host.load", Some(average / cpus as f64), now_ns);
+        let average = match self.average.read() {
+            Ok(text) => text.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()),
+            Err(error) => return shared.gauges.fail(NAME, error),
+        };
+        match (average, cpus) {
+            (Some(average), 1..) => shared.gauges.put(NAME, Some(average / cpus as f64), now_ns),
+            _ => shared.gauges.fail(NAME, format!("{}, or CPUs in stat: none there", self.average.path().display())),
         }
     }
 }
@@ -51,10 +56,36 @@ mod tests {
     use policy::gauge::{source_of, Reading};
 
     #[test]
+    fn it_is_shared_by_the_cpus_that_there_are() {
+        let proc = tempfile::tempdir().unwrap();
+        let config = Config::parse("test", &format!("[paths]\nproc = \"{}\"\n", proc.path().display())).unwrap();
+        let (shared, place) = (Shared::default(), source_of(NAME).unwrap());
+        let write = |name: &str, text: &str| std::fs::write(proc.path().join(name), text).unwrap();
+        write("stat", "cpu  1 2 3\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\ncpufreq 1\n");
+        write("loadavg", "3.00 2.00 1.00 1/234 5678\n");
+        let mut load = Load::new(&config);
+        load.read(5, &shared);
+        assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.5, 5));
+        // A CPU more is noticed within a minute, and no sooner.
+        write("stat", "cpu0 1\ncpu1 1\ncpu2 1\n");
+        for now_ns in 6..=64 {
+            load.read(now_ns, &shared);
+        }
+        assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.5, 64));
+        load.read(65, &shared);
+        assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.0, 65));
+        // What is damaged leaves the last value to grow old, and says so.
+        write("loadavg", "much\n");
+        load.read(66, &shared);
+        assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.0, 65));
+        assert!(shared.gauges.fault(place).unwrap().contains("loadavg"));
+    }
+
+    #[test]
     fn of_this_machine() {
         let shared = Shared::default();
         Load::new(&Config::default()).read(5, &shared);
-        let Reading::Value(load, 5) = shared.gauges.read(source_of("host.load").unwrap(), 1) else {
+        let Reading::Value(load, 5) = shared.gauges.read(source_of(NAME).unwrap(), 1) else {
             panic!("no load of this machine")
         };
         assert!((0.0..1e4).contains(&load), "{load}");

@@ -24,7 +24,11 @@ impl Count {
     }
 
     /// A damaged text is no value, and not absence.
-    fn follow(&mut self, text: Option<&str>, now_ns: u64, shared: &Shared) {
+    fn follow(&mut self, text: Result<Option<&str>, &kernfs::Error>, now_ns: u64, shared: &Shared) {
+        let text = match text {
+            Ok(text) => text,
+            Err(error) => return shared.gauges.fail(self.gauge, error),
+        };
         let of =
             |text: &str, key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok());
         let sum = |text: &str| self.keys.iter().try_fold(0_u64, |sum, key| Some(sum.saturating_add(of(text, key)?)));
@@ -32,7 +36,9 @@ impl Count {
             shared.gauges.put(self.gauge, None, now_ns);
             return;
         };
-        let Some(sum) = sum else { return };
+        let Some(sum) = sum else {
+            return shared.gauges.fail(self.gauge, format_args!("no {:?} there", self.keys));
+        };
         let since = sum.saturating_sub(self.before.unwrap_or(sum));
         self.before = Some(sum);
         shared.gauges.put(self.gauge, Some(since as f64 * self.unit), now_ns);
@@ -74,32 +80,31 @@ impl Memory {
     }
 }
 
-/// `Some(None)` = there is no such number here.
-fn number(file: &mut KernFile) -> Option<Option<f64>> {
-    match file.read() {
-        Ok(None) => Some(None),
+/// `None` = there is no such number here.
+fn number(file: &mut KernFile) -> Result<Option<f64>, String> {
+    let path = file.path().display().to_string();
+    match file.read().map_err(|error| error.to_string())? {
         // "max" is no limit.
-        Ok(Some(text)) if text.trim() == "max" => Some(None),
-        Ok(Some(text)) => text.trim().parse().ok().map(Some),
-        Err(_) => None,
+        None | Some("max\n") => Ok(None),
+        Some(text) => text.trim().parse().map(Some).map_err(|error| format!("{path}: {error}")),
     }
 }
 
 impl Source for Memory {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
-        if let Ok(text) = self.events.read() {
-            self.events_counted.iter_mut().for_each(|count| count.follow(text, now_ns, shared));
+        let counted = [(&mut self.events, &mut self.events_counted), (&mut self.stat, &mut self.stat_counted)];
+        for (file, counts) in counted {
+            let text = file.read();
+            counts.iter_mut().for_each(|count| count.follow(text.as_ref().copied(), now_ns, shared));
         }
-        if let Ok(text) = self.stat.read() {
-            self.stat_counted.iter_mut().for_each(|count| count.follow(text, now_ns, shared));
-        }
-        if let Some(swapped) = number(&mut self.swap) {
-            shared.gauges.put("storage.memory.swap", swapped, now_ns);
-        }
-        if let (Some(used), Some(limit)) = (number(&mut self.batch), number(&mut self.limit)) {
-            let share = used.zip(limit).filter(|(_, limit)| *limit > 0.0).map(|(used, limit)| used / limit);
-            shared.gauges.put("batch.memory", share, now_ns);
-        }
+        let put = |name, value| match value {
+            Ok(value) => shared.gauges.put(name, value, now_ns),
+            Err(fault) => shared.gauges.fail(name, fault),
+        };
+        put("storage.memory.swap", number(&mut self.swap));
+        let used_and_limit = number(&mut self.batch).and_then(|used| Ok(used.zip(number(&mut self.limit)?)));
+        let share = |(used, limit): (f64, f64)| (limit > 0.0).then_some(used / limit);
+        put("batch.memory", used_and_limit.map(|both: Option<_>| both.and_then(share)));
     }
 }
 
@@ -135,6 +140,13 @@ mod tests {
         }
         write("beer.slice/memory.max", "max\n");
         assert_eq!(read(4)[3], Reading::Absent);
+        // What is damaged leaves the last values to grow old, and says why.
+        write("storage.slice/memory.swap.current", "much\n");
+        write("storage.slice/memory.events", "low few\n");
+        assert_eq!(read(5)[..3], [0.0, 0.0, 4096.0].map(|value| Reading::Value(value, 4)));
+        let fault = |name| shared.gauges.fault(source_of(name).unwrap()).unwrap();
+        assert!(fault("storage.memory.swap").contains("memory.swap.current: invalid"));
+        assert!(fault("storage.memory.low").contains("low "));
     }
 
     #[test]

@@ -15,16 +15,18 @@ mod stuck;
 mod swaps;
 mod triggers;
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use policy::gauge::{source_of, Reading, SOURCES};
 use policy::{Config, JobSet, EXEC_MOST};
 
 use crate::clock::Clock;
-use crate::shared::Shared;
+use crate::shared::{lock, Shared};
 use triggers::Triggers;
 
 pub use triggers::said;
@@ -62,6 +64,8 @@ pub struct Gauges {
     own: [Gauge; SOURCES.len()],
     /// Those of commands of the site's own: their places follow.
     exec: [Gauge; EXEC_MOST],
+    /// By place: why there was no new value of it at the last look. The control loop does not ask.
+    faults: Mutex<BTreeMap<usize, String>>,
 }
 
 impl Gauges {
@@ -77,6 +81,25 @@ impl Gauges {
         let Some(gauge) = self.at(place) else { return };
         gauge.value.store(value.unwrap_or_default().to_bits(), Ordering::Relaxed);
         gauge.at_ns.store(if value.is_some() { now_ns } else { ABSENT }, Ordering::Release);
+        lock(&self.faults).remove(&place);
+    }
+
+    /// It could not be read: the last value stays, to become stale.
+    pub fn fail(&self, name: &'static str, fault: impl Display) {
+        if let Some(place) = source_of(name) {
+            self.fail_at(place, fault);
+        }
+    }
+
+    /// The same by place.
+    pub fn fail_at(&self, place: usize, fault: impl Display) {
+        lock(&self.faults).insert(place, fault.to_string());
+    }
+
+    /// Why there is no new value of it, in one line.
+    pub fn fault(&self, place: usize) -> Option<String> {
+        let absent = || self.at(place).is_some_and(|gauge| gauge.at_ns.load(Ordering::Relaxed) == ABSENT);
+        lock(&self.faults).get(&place).cloned().or_else(|| absent().then(|| "it is not there any more".into()))
     }
 
     fn at(&self, place: usize) -> Option<&Gauge> {
@@ -96,7 +119,7 @@ impl Gauges {
 
 /// Reads one or a few gauges.
 trait Source: Send {
-    /// Puts what it read; what it could not read it leaves as it was, to become stale.
+    /// Puts what it read, and says of which it could not read why.
     fn read(&mut self, now_ns: u64, shared: &Shared);
 }
 
@@ -160,6 +183,11 @@ mod tests {
         assert_eq!(gauges.read(place, 7), Reading::Absent);
         gauges.put("no such source", Some(1.0), 11);
         assert_eq!(gauges.read(99, 7), Reading::Absent);
+        assert_eq!(gauges.fault(place).unwrap(), "it is not there any more");
+        gauges.fail("host.load", "no such number");
+        assert_eq!(gauges.fault(place).unwrap(), "no such number");
+        gauges.put("host.load", Some(1.5), 11);
+        assert_eq!(gauges.fault(place), None);
         let last = SOURCES.len() + EXEC_MOST - 1;
         gauges.put_at(last, Some(2.5), 12);
         gauges.put_at(last + 1, Some(3.5), 13);

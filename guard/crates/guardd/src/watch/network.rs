@@ -109,7 +109,13 @@ impl Source for Network {
         }
         self.looks = (self.looks + 1) % BELIEVED;
         let seconds = now_ns.saturating_sub(std::mem::replace(&mut self.looked_ns, now_ns)) as f64 / 1e9;
-        let Ok(table) = self.table.read().map(Option::unwrap_or_default) else { return };
+        let table = match self.table.read() {
+            Ok(table) => table.unwrap_or_default(),
+            Err(error) => {
+                let gauges = [&self.wire, &self.bridge].into_iter().flat_map(|link| link.gauges);
+                return gauges.for_each(|gauge| shared.gauges.fail(gauge, &error));
+            }
+        };
         for link in [&mut self.wire, &mut self.bridge] {
             let passed = link.passed(table);
             for (way, gauge) in link.gauges.into_iter().enumerate() {

@@ -84,7 +84,10 @@ impl Source for PressureOfStorage {
                     *looks = Looks::default();
                     (None, None)
                 }
-                Err(_) => continue,
+                Err(error) => {
+                    [Some(*some), *full].into_iter().flatten().for_each(|name| shared.gauges.fail(name, &error));
+                    continue;
+                }
             };
             shared.gauges.put(some, shares.0, now_ns);
             if let Some(full) = full {

@@ -31,7 +31,10 @@ impl Root {
 impl Source for Root {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         let Some(path) = &self.path else { return shared.gauges.put(PROBE_ROOT, None, now_ns) };
-        let Ok(readings) = Readings::load(path, || self.clock.monotonic_ns()) else { return };
+        let readings = match Readings::load(path, || self.clock.monotonic_ns()) {
+            Ok(readings) => readings,
+            Err(fault) => return shared.gauges.fail(PROBE_ROOT, format_args!("{}: {fault}", path.display())),
+        };
         if let Some(printed) = readings.values.get(PROBE_ROOT) {
             shared.gauges.put(PROBE_ROOT, Some(printed.value), printed.at_ns);
         }

@@ -92,9 +92,9 @@ impl Source for Stuck {
         }
         let old = lock(&shared.snapshot).loads.iter().any(|load| load.oldest_ns > OLD_NS);
         if self.rest == 0 || old || !self.stuck.is_empty() {
-            if self.look().is_err() {
+            if let Err(error) = self.look() {
                 // It grows old, and is looked for again each second.
-                return;
+                return shared.gauges.fail(NAME, format_args!("threads of the storage services: {error}"));
             }
             *lock(&shared.stuck) = self.stuck.iter().copied().take(NAMED).collect();
             self.rest = EVERY;

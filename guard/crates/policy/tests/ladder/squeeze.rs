@@ -10,6 +10,7 @@ use policy::{
 
 fn gauge(value: f64, resource: Resource) -> GaugeVerdict {
     GaugeVerdict {
+        source: 0,
         state: if value > 0.1 { GaugeState::Broken } else { GaugeState::Kept },
         measure: Measure { value, limit: 0.1, unit: Unit::Share },
         since_ns: 1,
