@@ -145,8 +145,11 @@ impl ShapingActuator {
 
     /// The storage daemon says that it has applied the segment of this number; `None` = it says nothing. To be called at every tick.
     pub fn heard(&mut self, applied: Option<u64>, now_ns: u64) {
-        let unapplied = self.written.is_some() && applied.is_some_and(|applied| applied != self.sequence);
-        self.unapplied_ns = unapplied.then(|| self.unapplied_ns.unwrap_or(now_ns));
+        // What has to be written anew first nobody can have applied.
+        if self.written.is_some() {
+            let unapplied = applied.is_some_and(|applied| applied != self.sequence);
+            self.unapplied_ns = unapplied.then(|| self.unapplied_ns.unwrap_or(now_ns));
+        }
     }
 
     /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
@@ -276,6 +279,11 @@ mod tests {
         // Another write gives it no more time.
         actuator.keep(Held::Everything, 13 * SECOND_NS);
         assert_eq!(heard(&mut actuator, Some(0), 13), Some(Fault::Unapplied));
+        // Nor is it well because somebody else has written there.
+        std::fs::write(actuator.path(), "").unwrap();
+        assert!(actuator.drifted());
+        assert_eq!(heard(&mut actuator, Some(0), 13), Some(Fault::Unapplied));
+        actuator.keep(Held::Everything, 13 * SECOND_NS);
         let written = actuator.sequence;
         assert_eq!(heard(&mut actuator, Some(written), 13), None);
         // One that has just begun has had no time.

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use intf::journal::Job;
+use kernfs::KernFile;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
-use super::now;
 use crate::identity::{Identities, Keeper, Starter};
 
 /// A job that is to leave.
@@ -119,7 +119,11 @@ impl VacateActuator {
 
     /// Is nothing of that container there any more?
     pub fn is_empty(&self, scope: &str) -> bool {
-        now(&self.slice.join(scope), "cgroup.events").is_none_or(|events| !events.contains("populated 1"))
+        match KernFile::new(self.slice.join(scope).join("cgroup.events")).read() {
+            Ok(events) => events.is_none_or(|events| !events.contains("populated 1")),
+            // What cannot be read says nothing.
+            Err(_) => false,
+        }
     }
 
     /// How long the end of one may take.

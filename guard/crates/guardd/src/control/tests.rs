@@ -406,6 +406,12 @@ fn a_storage_daemon_that_does_not_listen_is_told_once() {
     rig.pass(4 * SECOND_NS);
     let told = |m: &Message| matches!(m, Message::Shaping { fault: Some(Fault::Unapplied) });
     assert_eq!(rig.messages().iter().filter(|m| told(m)).count(), 1);
+    // It has ended: nobody is there who could listen.
+    rig.daemon = false;
+    rig.pass(2 * SECOND_NS);
+    assert!(rig.messages().iter().any(|m| matches!(m, Message::Shaping { fault: None })));
+    rig.pass(60 * SECOND_NS);
+    assert!(!rig.messages().iter().any(told));
 }
 
 #[test]

@@ -389,7 +389,7 @@ impl Reporter {
             Some(fault) => {
                 self.log.warning(&format!("{path}: {fault}: a freeze does not hold batch in storage daemons"))
             }
-            None => self.log.notice(&format!("{path}: written and applied")),
+            None => self.log.notice(&format!("{path}: that is over")),
         }
     }
 

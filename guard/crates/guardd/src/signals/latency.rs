@@ -17,6 +17,9 @@ pub const BOUNDS: [u32; 14] = [19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 3
 /// Filesystem and client records, and the search for a new file, are looked at this often.
 const REFRESH_NS: u64 = 1_000_000_000;
 
+/// A storage daemon that has not beaten its heart for so long says nothing of what it has applied.
+const SILENT_NS: u64 = 1_000_000_000;
+
 /// Completed operations of one series since the guard started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
@@ -184,7 +187,7 @@ impl Signal for Latency {
         let reason = match reader.poll(now_ns, &mut Both(evaluator, &mut collector)) {
             Ok(poll) => {
                 board.storage = policy::Signal::Heard { heartbeat_age_ns: poll.heartbeat_age_ns };
-                board.shaping_applied = Some(poll.shaping_sequence);
+                board.shaping_applied = (poll.heartbeat_age_ns <= SILENT_NS).then_some(poll.shaping_sequence);
                 self.restarts += u64::from(poll.restarted);
                 self.damaged += u64::from(poll.damaged);
                 self.poll = Some(poll);

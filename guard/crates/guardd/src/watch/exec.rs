@@ -77,8 +77,9 @@ impl Source for Exec {
                 }
             };
             for (key, place) in &signal.values {
-                if let Some(printed) = readings.values.get(key) {
-                    shared.gauges.put_at(*place, Some(printed.value), printed.at_ns);
+                match readings.values.get(key) {
+                    Some(printed) => shared.gauges.put_at(*place, Some(printed.value), printed.at_ns),
+                    None => shared.gauges.fail_at(*place, format_args!("{}: no `{key}` there", signal.path.display())),
                 }
             }
         }
@@ -114,7 +115,9 @@ mod tests {
             source.read(100, &shared);
             [0, 1, 2].map(|number| shared.gauges.read(SOURCES.len() + number, 7))
         };
+        let fault = |number| shared.gauges.fault(SOURCES.len() + number).unwrap_or_default();
         assert_eq!(read(), [Reading::Missing(7); 3], "no folder");
+        assert!(fault(0).ends_with("one/readings.json: there are no readings"), "{}", fault(0));
         for name in ["one", "two"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
@@ -122,6 +125,7 @@ mod tests {
             |name: &str, text: &str| std::fs::write(folder.path().join(name).join("readings.json"), text).unwrap();
         write("one", "{\"values\":{\"b\":{\"value\":1.5,\"at_ns\":90},\"c\":{\"value\":7,\"at_ns\":90}}}");
         assert_eq!(read(), [Reading::Missing(7), Reading::Value(1.5, 90), Reading::Missing(7)]);
+        assert!(fault(0).ends_with("one/readings.json: no `a` there") && fault(1).is_empty(), "{}", fault(0));
         write("two", "{\"values\":{\"a\":{\"value\":-4,\"at_ns\":100}}}");
         write("one", "{\"values\":{\"b\":{\"value\":2.5,\"at_ns\":101}}}");
         let seen = [Reading::Missing(7), Reading::Value(1.5, 90), Reading::Value(-4.0, 100)];

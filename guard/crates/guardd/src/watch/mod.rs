@@ -64,7 +64,7 @@ pub struct Gauges {
     own: [Gauge; SOURCES.len()],
     /// Those of commands of the site's own: their places follow.
     exec: [Gauge; EXEC_MOST],
-    /// By place: why there was no new value of it at the last look. The control loop does not ask.
+    /// By place: why there was no new value of it at the last look. The control loop neither asks nor tells.
     faults: Mutex<BTreeMap<usize, String>>,
 }
 
@@ -78,10 +78,21 @@ impl Gauges {
 
     /// The same by place.
     pub fn put_at(&self, place: usize, value: Option<f64>, now_ns: u64) {
+        self.store(place, value, now_ns);
+        lock(&self.faults).remove(&place);
+    }
+
+    /// The same for the control loop, which waits for nobody: of a source that never fails.
+    pub fn put_unfailing(&self, name: &'static str, value: Option<f64>, now_ns: u64) {
+        if let Some(place) = source_of(name) {
+            self.store(place, value, now_ns);
+        }
+    }
+
+    fn store(&self, place: usize, value: Option<f64>, now_ns: u64) {
         let Some(gauge) = self.at(place) else { return };
         gauge.value.store(value.unwrap_or_default().to_bits(), Ordering::Relaxed);
         gauge.at_ns.store(if value.is_some() { now_ns } else { ABSENT }, Ordering::Release);
-        lock(&self.faults).remove(&place);
     }
 
     /// It could not be read: the last value stays, to become stale.
@@ -93,7 +104,8 @@ impl Gauges {
 
     /// The same by place.
     pub fn fail_at(&self, place: usize, fault: impl Display) {
-        lock(&self.faults).insert(place, fault.to_string());
+        let text = fault.to_string();
+        lock(&self.faults).insert(place, text);
     }
 
     /// Why there is no new value of it, in one line.
@@ -188,6 +200,19 @@ mod tests {
         assert_eq!(gauges.fault(place).unwrap(), "no such number");
         gauges.put("host.load", Some(1.5), 11);
         assert_eq!(gauges.fault(place), None);
+        let held = lock(&gauges.faults);
+        let told = std::thread::scope(|scope| {
+            let loop_thread = scope.spawn(|| gauges.put_unfailing("probe.stuck", Some(2.0), 12));
+            let end = Instant::now() + PERIOD;
+            while !loop_thread.is_finished() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let told = loop_thread.is_finished();
+            drop(held);
+            told
+        });
+        assert!(told, "the control loop waits for whoever asks why a gauge is stale");
+        assert_eq!(gauges.read(source_of("probe.stuck").unwrap(), 7), Reading::Value(2.0, 12));
         let last = SOURCES.len() + EXEC_MOST - 1;
         gauges.put_at(last, Some(2.5), 12);
         gauges.put_at(last + 1, Some(3.5), 13);

@@ -35,8 +35,9 @@ impl Source for Root {
             Ok(readings) => readings,
             Err(fault) => return shared.gauges.fail(PROBE_ROOT, format_args!("{}: {fault}", path.display())),
         };
-        if let Some(printed) = readings.values.get(PROBE_ROOT) {
-            shared.gauges.put(PROBE_ROOT, Some(printed.value), printed.at_ns);
+        match readings.values.get(PROBE_ROOT) {
+            Some(printed) => shared.gauges.put(PROBE_ROOT, Some(printed.value), printed.at_ns),
+            None => shared.gauges.fail(PROBE_ROOT, format_args!("{}: no `{PROBE_ROOT}` there", path.display())),
         }
     }
 }

@@ -94,6 +94,7 @@ impl Source for Stuck {
         if self.rest == 0 || old || !self.stuck.is_empty() {
             if let Err(error) = self.look() {
                 // It grows old, and is looked for again each second.
+                self.rest = 0;
                 return shared.gauges.fail(NAME, format_args!("threads of the storage services: {error}"));
             }
             *lock(&shared.stuck) = self.stuck.iter().copied().take(NAMED).collect();
@@ -223,6 +224,13 @@ mod tests {
         assert_eq!(read(&mut rig), Reading::Value(0.0, 5), "of the look before");
         std::fs::create_dir_all(proc.join("10/task/10/stat")).unwrap();
         assert_eq!(read(&mut rig), Reading::Value(0.0, 5));
+        // Also if it is looked at out of its turn: that nothing hangs any more does not make the look before a new one.
+        lock(&rig.shared.snapshot).loads = vec![policy::FilesystemLoad { oldest_ns: 2 * OLD_NS, ..Default::default() }];
+        rig.source.rest = 3;
+        rig.source.read(8, &rig.shared);
+        lock(&rig.shared.snapshot).loads.clear();
+        rig.source.read(9, &rig.shared);
+        assert_eq!(rig.shared.gauges.read(source_of("storage.threads.stuck").unwrap(), 1), Reading::Value(0.0, 5));
         rig.show("hidden");
         assert_eq!(read(&mut rig), Reading::Value(0.0, 9));
     }

@@ -132,7 +132,11 @@ impl Departures {
         match self.vacate.end(scope) {
             Ok(false) => {}
             Ok(true) => {
-                self.dying.entry(scope.into()).or_insert((job, cause, decided_ns));
+                if !self.dying.contains_key(scope) {
+                    // Should this guard end before it is gone, nobody else tells.
+                    eprintln!("<5>{scope} ({}): the kernel is told to end it ({cause})", job.id);
+                    self.dying.insert(scope.into(), (job, cause, decided_ns));
+                }
             }
             Err(error) => self.say(scope, (job, cause, decided_ns), Err(error)),
         }
@@ -153,6 +157,14 @@ impl Departures {
                 self.say(&scope, whose.clone(), Err(anyhow!("{scope}: still there {seconds} s after cgroup.kill")));
             }
             self.dying.insert(scope, whose);
+        }
+    }
+
+    /// The guard ends: of who is not gone yet the next one knows nothing.
+    pub fn close(&mut self) {
+        self.bury();
+        for (scope, whose) in std::mem::take(&mut self.dying) {
+            self.say(&scope, whose, Err(anyhow!("{scope}: the guard ended before it was gone")));
         }
     }
 
@@ -226,6 +238,19 @@ mod tests {
         departures.let_go();
         assert!(matches!(inbox.try_recv(), Ok(Message::Ended(Ended { seen: Ok(()), .. }))));
         assert!(departures.over());
+    }
+
+    #[test]
+    fn who_is_dying_when_the_guard_ends_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        stranger(folder.path(), "");
+        std::fs::write(folder.path().join("docker-0a.scope/cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+        let (mut departures, inbox) = departures(folder.path(), Arc::new(Later::default()));
+        leaves(&mut departures, true, "vacate_overdue");
+        assert!(inbox.try_recv().is_err());
+        (0..2).for_each(|_| departures.close());
+        let said: Vec<_> = inbox.try_iter().collect();
+        assert!(matches!(&said[..], [Message::Ended(Ended { seen: Err(_), .. })]), "{said:?}");
     }
 
     /// A container with these mounts: without that of a starter HTCondor does not know of it.

@@ -188,6 +188,7 @@ impl Worker {
         // Who has little of the disks keeps that: the fail-safe takes it over.
         let little = self.little;
         self.grant(Wish { little, ..Wish::nothing(self.clock.monotonic_ns()) }, &nothing_more);
+        self.departures.close();
     }
 
     /// Returns the next one, when it came meanwhile.

@@ -146,8 +146,12 @@ impl Memory {
         }
         let calm = view.calm_for_ns.is_some_and(|calm_for_ns| calm_for_ns >= view.dwell_ns);
         freeze.eased = calm && view.deaf.is_none();
-        let freeze = *freeze;
-        self.harmed = self.unexplained(&freeze).filter(|_| freeze.eased);
+        let as_it_is = *freeze;
+        self.harmed = self.unexplained(&as_it_is).filter(|_| as_it_is.eased);
+        if let (Some(freeze), true) = (&mut self.freeze, self.harmed.is_some()) {
+            // Also where systemd is done before the next tick.
+            (freeze.calm_ns, self.calm_since_ns) = (view.now_ns, None);
+        }
         self.harmed.is_some()
     }
 

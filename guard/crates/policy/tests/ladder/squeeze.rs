@@ -165,6 +165,22 @@ fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobody
 }
 
 #[test]
+fn calm_counts_from_less_cpu_on_also_where_that_is_so_at_once() {
+    let mut steps = Steps::open();
+    steps.living = JobSet::default();
+    slow(&mut steps);
+    steps.run(6 * S);
+    steps.level(Level::Strong);
+    steps.run(500 * MS);
+    steps.level(Level::Calm);
+    while shares(&steps).0 > 0.5 {
+        steps.step();
+    }
+    assert_eq!(steps.state(), NodeState::Frozen);
+    assert!(steps.until_left(10 * S) >= 2 * S, "systemd itself may just have taken CPU for it");
+}
+
+#[test]
 fn who_makes_a_disk_slow_gets_less_of_that_disk_and_batch_as_a_whole_nothing_less() {
     let mut steps = Steps::open();
     for _ in 0..3 {

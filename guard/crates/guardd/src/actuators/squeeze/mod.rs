@@ -252,9 +252,13 @@ impl SqueezeActuator {
                     format!("AllowedCPUs={}", file("cpuset.cpus").unwrap_or_default()),
                     format!("CPUQuota={}", quota.unwrap_or_default()),
                 ];
-                // Kernels before 5.15 know of nothing idle.
-                let busy = file("cpu.idle").as_deref() == Some("0") && !self.run.join(IDLE_LIFTED).exists();
-                assignments.extend(file("cpu.weight").filter(|_| busy).map(|weight| format!("CPUWeight={weight}")));
+                // Kernels before 5.15 know of nothing idle. The control loop may lift that, or put it back, just now: what is idle has
+                // no weight that is worth to be known.
+                let lifted = || self.run.join(IDLE_LIFTED).exists();
+                let before = lifted();
+                let weight = file("cpu.weight").filter(|weight| weight != "0");
+                let busy = !before && file("cpu.idle").as_deref() == Some("0") && !lifted();
+                assignments.extend(weight.filter(|_| busy).map(|weight| format!("CPUWeight={weight}")));
                 Before { assignments, cpus: self.allowed(), bytes: 0 }
             }
             Resource::Memory => {

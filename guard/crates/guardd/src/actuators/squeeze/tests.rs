@@ -183,6 +183,13 @@ fn what_the_freezer_has_lifted_is_left_to_it_and_not_put_back_into_what_is_given
     rig.make(0.125, 1.0);
     rig.make(1.0, 1.0);
     assert!(rig.there(IDLE_LIFTED) && !rig.told("CPUWeight"));
+    // Nor is what an idle one has for a weight any, should it seem not to be idle for a moment.
+    let mut rig = Rig::new();
+    rig.put("cpu.idle", "0\n");
+    rig.put("cpu.weight", "0\n");
+    rig.make(0.5, 1.0);
+    rig.make(1.0, 1.0);
+    assert!(!rig.told("CPUWeight"));
 }
 
 #[test]
