@@ -191,8 +191,15 @@ def pull_out(node: Machine, mount: str) -> tuple[str, str]:
 
 def plug_in(node: Machine, mount: str, device: str) -> None:
     """The kernel has it again, and an admin mounts it."""
+    [label] = [disk.label for disk in node.spec.disks if disk.mount == mount]
     node.execute(
-        f"umount --lazy {mount}; echo {device} > {DRIVER}/bind && udevadm settle && mount {mount}", timeout=120
+        f"""set -e
+        umount --lazy {mount}
+        echo {device} > {DRIVER}/bind
+        udevadm wait --timeout=60 --settle /dev/disk/by-label/{label}
+        mount {mount}
+        mountpoint {mount}""",
+        timeout=120,
     )
 
 
