@@ -197,7 +197,7 @@ def plug_in(node: Machine, mount: str, device: str) -> None:
         umount --lazy {mount}
         echo {device} > {DRIVER}/bind
         udevadm wait --timeout=60 --settle /dev/disk/by-label/{label}
-        mount {mount}
+        systemctl start $(systemd-escape --path --suffix=mount {mount})
         mountpoint {mount}""",
         timeout=120,
     )
