@@ -104,9 +104,9 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
 def test_the_clock_is_set(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     """Forth and back: an order lasts as long as it was to, nobody is frozen for it, and jobs start again.
 
-    By more than HTCondor's daemons take for time that has passed (20 minutes: CheckForTimeSkip in its daemon core; set back
-    by less, what they had to do waits for as long), and by less than what they take for a daemon that hangs
-    (NOT_RESPONDING_TIMEOUT, an hour).
+    By more than HTCondor's daemons take for time that has passed (20 minutes: CheckForTimeSkip in its daemon core; where
+    it is set back by less, what they had to do waits for as long), and by less than what they take for a daemon that
+    hangs (NOT_RESPONDING_TIMEOUT, an hour).
     """
     guard.wait_for_state("open", timeout=120)
     innocent = batch.submit("burn --seconds 60 --on-signal 1")
