@@ -104,7 +104,7 @@ def test_drain_freeze_and_resume(node: Machine, batch: Batch, guard: Guard, stor
 def test_the_clock_is_set(node: Machine, batch: Batch, guard: Guard, storage: StorageUser) -> None:
     """Forth and back: an order lasts as long as it was to, nobody is frozen for it, and jobs start again.
 
-    By more than HTCondor's daemons take for time that has passed (20 minutes: CheckForTimeSkip in its daemon core; where
+    By more than daemons of HTCondor take for time that has passed (20 minutes: CheckForTimeSkip of daemon core; when
     it is set back by less, what they had to do waits for as long), and by less than what they take for a daemon that
     hangs (NOT_RESPONDING_TIMEOUT, an hour).
     """
