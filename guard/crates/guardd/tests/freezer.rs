@@ -78,9 +78,10 @@ fn the_effect_wakes_a_waiting_loop() {
 
 /// A slice with a guilty and an innocent job in it.
 struct Jobs {
-    slice: TestCgroup,
+    // Dropped before the slice that they are in.
     guilty: TestCgroup,
     innocent: TestCgroup,
+    slice: TestCgroup,
     table: JobTable,
 }
 

@@ -129,7 +129,8 @@ impl TestCgroup {
                 mount.ok_or("no cgroup2 filesystem is mounted")?.mount_point
             }
         };
-        let path = parent.join(format!("beer-{name}-{}", std::process::id()));
+        // In a PID namespace of its own each process has the same number, and one that was killed has left its cgroup.
+        let path = parent.join(format!("beer-{name}-{}-{}", std::process::id(), monotonic_ns()));
         std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         if !path.join("cgroup.freeze").exists() {
             let _ = std::fs::remove_dir(&path);
@@ -190,5 +191,6 @@ impl Drop for TestCgroup {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        eprintln!("{}: cannot be removed", self.path.display());
     }
 }

@@ -3,6 +3,7 @@
 
 use super::budget::Budget;
 use super::freeze::{Ended, Freeze};
+use super::habit::Habit;
 use super::innocence::Innocence;
 use super::leave::{Leave, Room, Stood};
 use super::limits::Limits;
@@ -86,6 +87,8 @@ pub(super) struct Memory {
     /// The last precaution, until it is known whether it was needless.
     pub on_trial: Option<Ended>,
     pub innocence: Innocence,
+    /// What batch usually does.
+    pub habit: Habit,
 }
 
 impl Memory {
@@ -122,6 +125,7 @@ impl Memory {
             misjudged: 0,
             on_trial: None,
             innocence: Innocence::new(),
+            habit: Habit::new(now_ns),
         }
     }
 
@@ -145,6 +149,7 @@ impl Memory {
         self.limits.other_filesystems();
         self.rest.forget();
         self.innocence = Innocence::new();
+        self.habit.forget();
         if let Some(freeze) = &mut self.freeze {
             (freeze.filesystem, freeze.slow) = (None, 0);
         }

@@ -7,6 +7,7 @@ mod alone;
 mod budget;
 mod events;
 mod freeze;
+mod habit;
 mod innocence;
 mod leave;
 mod limits;

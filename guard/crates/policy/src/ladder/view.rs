@@ -35,7 +35,7 @@ pub(super) struct About {
     measure: Option<Measure>,
     /// Batch uses the device so much that there is little doubt who makes it slow.
     used: bool,
-    /// The evidence is so strong that it comes by itself once a day at most.
+    /// The evidence is so strong that it comes by itself once a day at most, and batch does more there than usually.
     telling: bool,
     /// Who made it so, where that is known.
     pub guilty: Option<JobSet>,
@@ -47,6 +47,10 @@ impl About {
     /// Who has less than `batch_share_guilty` of the device is not to blame for it, unless he is limited there, because little of him
     /// was too much before.
     fn verdict(verdict: &Verdict, memory: &Memory, inputs: &Inputs<'_>) -> About {
+        let unusual = verdict.worst.is_some_and(|series| {
+            let filesystem = usize::from(series.filesystem);
+            inputs.batch_share_now.get(filesystem).is_some_and(|share| memory.habit.is_unusual(filesystem, *share))
+        });
         let about = About {
             objective: Some(verdict.objective),
             gauge: None,
@@ -55,7 +59,7 @@ impl About {
             measure: Some(verdict.measure),
             used: false,
             // Wald's bound (`stated_false_alarms_per_million`): by itself this comes at most once in exp(value) requests.
-            telling: verdict.measure.value >= (verdict.rate * DAY_S).ln(),
+            telling: unusual && verdict.measure.value >= (verdict.rate * DAY_S).ln(),
             guilty: None,
             grower: None,
         };
@@ -299,6 +303,8 @@ impl View {
         }
         view.part = part(view.slow, inputs);
         let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
+        let well = calm && memory.freeze.is_none() && view.deaf.is_none();
+        memory.habit.note(inputs.filesystems, inputs.batch_share_now, well, now_ns);
         view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
         if memory.freeze.is_none() && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns) {
             memory.limits.forget_before();
@@ -362,8 +368,8 @@ impl View {
         self.strong.or(self.telling().map(|about| (Cause::BatchUsesDisk, about)))
     }
 
-    /// Weak evidence on a device that batch uses a lot just now, and not of the weakest: where there are many requests that comes by
-    /// itself some twenty times a day, and batch that works on a disk need not stand still for it for longer than a precaution.
+    /// Weak evidence on a device that batch uses a lot just now, and more than usually, and not of the weakest: where there are many requests
+    /// that comes by itself some twenty times a day, and batch that works on a disk need not stand still for it for longer than a precaution.
     pub fn telling(&self) -> Option<About> {
         self.guilty.filter(|about| about.telling)
     }

@@ -175,6 +175,27 @@ fn weak_evidence_on_a_disk_that_batch_uses_is_enough_unless_it_is_of_the_weakest
 }
 
 #[test]
+fn weak_evidence_says_little_of_batch_that_does_what_it_does_all_the_time() {
+    for (share, real) in [(0.4, false), (0.7, true)] {
+        let mut steps = Steps::open();
+        steps.verdicts[0].worst = Some(SeriesId { filesystem: 0, kind: Kind::STORAGE_READ });
+        steps.batch_share_now = [0.4, 0.0];
+        steps.filesystems[0].storage_in_flight = 2;
+        steps.run(300 * S);
+        steps.batch_share_now[0] = share;
+        steps.level(Level::Weak);
+        steps.step();
+        assert_eq!((steps.state(), steps.actions().precaution), (NodeState::Frozen, !real), "{share}");
+        // What comes back after a precaution was its doing, and so is what is strong.
+        steps.level(Level::Calm);
+        steps.run(S);
+        steps.level(if real { Level::Calm } else { Level::Weak });
+        steps.run(2 * TICK);
+        assert_eq!((steps.state(), steps.actions().precaution), (NodeState::Frozen, false), "{share}");
+    }
+}
+
+#[test]
 fn a_precaution_that_did_not_help_is_not_a_reason_for_the_next_freeze() {
     let mut steps = Steps::open();
     steps.level(Level::Weak);

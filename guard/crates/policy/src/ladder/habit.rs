@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What batch's part in the work of each disk is while clients use it and all is well. Evidence that comes while batch does what it does
+//! all the time says little of it: requests of clients that wait for each other are slow together now and then, whatever batch does.
+
+use intf::segment::layout::MAX_FILESYSTEMS;
+
+use crate::evaluator::FilesystemLoad;
+
+/// An average of the last minute or so: long beside an attack, short beside the life of a job.
+const OVER_NS: f64 = 60e9;
+/// So many times what is usual is not usual.
+const UNUSUAL: f32 = 1.5;
+
+/// Batch's share of each disk, as it usually is.
+#[derive(Clone, Debug)]
+pub(super) struct Habit {
+    shares: [f32; MAX_FILESYSTEMS],
+    noted_ns: u64,
+}
+
+impl Habit {
+    /// Nothing is usual yet: whatever batch does is new.
+    pub fn new(now_ns: u64) -> Habit {
+        Habit { shares: [0.0; MAX_FILESYSTEMS], noted_ns: now_ns }
+    }
+
+    /// The filesystems are others now.
+    pub fn forget(&mut self) {
+        self.shares = [0.0; MAX_FILESYSTEMS];
+    }
+
+    /// At every tick; `well` = all is calm, and nobody stands still. Where no client is there nobody could be harmed.
+    pub fn note(&mut self, loads: &[FilesystemLoad], shares: &[f32], well: bool, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.noted_ns, now_ns));
+        if !well {
+            return;
+        }
+        let weight = (passed_ns as f64 / OVER_NS).min(1.0) as f32;
+        for ((usual, share), load) in self.shares.iter_mut().zip(shares).zip(loads) {
+            if share.is_finite() && (load.slow_end.requests > 0.0 || load.storage_in_flight > 0) {
+                *usual += weight * (share - *usual);
+            }
+        }
+    }
+
+    /// Does batch do more there than it usually does?
+    pub fn is_unusual(&self, filesystem: usize, share: f32) -> bool {
+        self.shares.get(filesystem).is_none_or(|usual| share >= UNUSUAL * usual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn what_batch_does_for_minutes_beside_clients_is_usual() {
+        let mut habit = Habit::new(0);
+        let used = FilesystemLoad { storage_in_flight: 1, ..FilesystemLoad::default() };
+        let loads = [used, FilesystemLoad::default(), used, used];
+        assert!(habit.is_unusual(0, 0.2) && habit.is_unusual(MAX_FILESYSTEMS, 0.2));
+        for second in 1..=180 {
+            habit.note(&loads, &[0.33, 0.33, f32::NAN, 0.0], true, second * S);
+        }
+        assert!(!habit.is_unusual(0, 0.33) && habit.is_unusual(0, 0.5));
+        for untold in 1..4 {
+            assert!(habit.is_unusual(untold, 0.2), "no client, not known, next to nothing: {untold}");
+        }
+        // An attack does not become usual, neither before it is found nor while it is dealt with.
+        habit.note(&loads, &[1.0; 4], true, 182 * S);
+        (183..600).for_each(|second| habit.note(&loads, &[1.0; 4], false, second * S));
+        assert!(habit.is_unusual(0, 0.6) && habit.is_unusual(3, 0.2));
+        habit.forget();
+        assert!(habit.is_unusual(0, 0.2));
+    }
+}
