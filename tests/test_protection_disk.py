@@ -53,17 +53,18 @@ FOUND = 1.0  # guard.toml's guilty_timeout: so long all may stand still until it
 ATTACK = 25.0
 STORAGE = "storage.slice"
 
-DIRECT = "hog-disk --threads 24 --size 64MiB --seconds 40 --on-signal 1"
+DIRECT = "hog-disk --threads 24 --size 64MiB --seconds 70 --on-signal 1"
 HOGS = {
     "direct": DIRECT,
     "beside-a-reader": DIRECT,
-    "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 40 --on-signal 1",
+    "cached": "hog-disk --cached --write-share 1 --block 16KiB --threads 24 --size 64MiB --seconds 70 --on-signal 1",
     # Vector reads: else an emulated CPU is probably what limits it, before the disk (24 streams of 16 KiB reads took
     # 24 % of the disk). Some 768 places are asked for when the freeze comes: they must not be read all the same.
     "xrootd": "hog-xrootd --url root://{host}//data/01/store/load/file-03 --streams 24 --block 4KiB --pieces 32 "
     "--seconds 40 --on-signal 1",
 }
-# Over before the hog through XRootD is: what the end of a container takes of an emulated CPU is not the guard's.
+# Over before the hog is: what the end of a container takes of an emulated CPU (up to 5 s of one who is idle) is not the
+# guard's.
 COMPUTES = 60.0
 READS = 5  # of the disk's 120 a second
 INNOCENTS = {"beside-a-reader": f"read-disk --rate {READS} --seconds {COMPUTES:.0f} --on-signal 1"}
