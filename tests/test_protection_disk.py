@@ -66,7 +66,7 @@ HOGS = {
 # Over before the hog is: what the end of a container takes of an emulated CPU (up to 5 s of one who is idle) is not the
 # guard's.
 COMPUTES = 60.0
-READS = 5  # of the disk's 120 a second
+READS = 10  # of the disk's 120 a second; a limit would leave it four
 INNOCENTS = {"beside-a-reader": f"read-disk --rate {READS} --seconds {COMPUTES:.0f} --on-signal 1"}
 
 
@@ -223,7 +223,7 @@ def test_with_the_guard(
     if hog == "beside-a-reader":
         print(f"limits: {limits}; the innocent read {report['operations']} times")
         assert not limits[jobs.scopes[1]], "the innocent was limited"
-        assert report["operations"] > 0.9 * READS * (COMPUTES - FOUND), "the innocent could not read"
+        assert report["operations"] > 0.7 * READS * COMPUTES, "the innocent could not read"
     if hog == "xrootd":
         print(f"a request of the hog took {hostile['slowest_seconds']} s")
         assert hostile["slowest_seconds"] > HOLD / 2, "nothing held what the hog had asked for"
