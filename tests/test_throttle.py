@@ -25,7 +25,7 @@ from support import StorageUser, assert_undisturbed, disk_requests, figures, let
 from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
 from test_protection_disk import HOGS as ATTACKS
 
-HOGS = {hog: ATTACKS[hog].replace("--seconds 70", "--seconds 600") for hog in ("direct", "cached")}
+HOGS = {hog: ATTACKS[hog].format(seconds=600) for hog in ("direct", "cached")}
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 75.0
 ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml

@@ -65,12 +65,12 @@ impl<F: Freezer> ControlLoop<F> {
     /// Those gauges that are read here and not by the watch thread.
     pub(super) fn put_gauges(&self, now_ns: u64) {
         let overloaded = self.board.overloaded.map(|filesystems| filesystems as f64);
-        self.shared.gauges.put_unfailing("storage.overloaded", overloaded, now_ns);
+        self.shared.gauges.put("storage.overloaded", overloaded, now_ns);
         let stuck = self.board.probes_stuck.map(|filesystems| filesystems as f64);
-        self.shared.gauges.put_unfailing("probe.stuck", stuck, now_ns);
+        self.shared.gauges.put("probe.stuck", stuck, now_ns);
         let at_ns = self.board.worst_disk.map_or(now_ns, |(_, at_ns)| at_ns);
         let put = |name, of: fn(Worst) -> f64| {
-            self.shared.gauges.put_unfailing(name, self.board.worst_disk.map(|(worst, _)| of(worst)), at_ns);
+            self.shared.gauges.put(name, self.board.worst_disk.map(|(worst, _)| of(worst)), at_ns);
         };
         put("storage.disk.await", |worst| worst.await_s);
         put("storage.disk.queue", |worst| worst.queue);

@@ -82,12 +82,12 @@ impl Memory {
 
 /// `None` = there is no such number here.
 fn number(file: &mut KernFile) -> Result<Option<f64>, String> {
-    let path = file.path().display().to_string();
-    match file.read().map_err(|error| error.to_string())? {
+    let value = match file.read().map_err(|error| error.to_string())?.map(str::trim) {
         // "max" is no limit.
-        None | Some("max\n") => Ok(None),
-        Some(text) => text.trim().parse().map(Some).map_err(|error| format!("{path}: {error}")),
-    }
+        None | Some("max") => return Ok(None),
+        Some(text) => text.parse(),
+    };
+    value.map(Some).map_err(|error| format!("{}: {error}", file.path().display()))
 }
 
 impl Source for Memory {

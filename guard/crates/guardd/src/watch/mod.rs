@@ -56,6 +56,8 @@ struct Gauge {
     value: AtomicU64,
     /// When it was read (CLOCK_MONOTONIC); 0 = never.
     at_ns: AtomicU64,
+    /// It could not be read at the last look.
+    failed: AtomicBool,
 }
 
 /// The last readings, for whoever asks; nobody waits for anybody.
@@ -64,7 +66,7 @@ pub struct Gauges {
     own: [Gauge; SOURCES.len()],
     /// Those of commands of the site's own: their places follow.
     exec: [Gauge; EXEC_MOST],
-    /// By place: why there was no new value of it at the last look. The control loop neither asks nor tells.
+    /// By place: why it last could not be read.
     faults: Mutex<BTreeMap<usize, String>>,
 }
 
@@ -78,21 +80,10 @@ impl Gauges {
 
     /// The same by place.
     pub fn put_at(&self, place: usize, value: Option<f64>, now_ns: u64) {
-        self.store(place, value, now_ns);
-        lock(&self.faults).remove(&place);
-    }
-
-    /// The same for the control loop, which waits for nobody: of a source that never fails.
-    pub fn put_unfailing(&self, name: &'static str, value: Option<f64>, now_ns: u64) {
-        if let Some(place) = source_of(name) {
-            self.store(place, value, now_ns);
-        }
-    }
-
-    fn store(&self, place: usize, value: Option<f64>, now_ns: u64) {
         let Some(gauge) = self.at(place) else { return };
         gauge.value.store(value.unwrap_or_default().to_bits(), Ordering::Relaxed);
         gauge.at_ns.store(if value.is_some() { now_ns } else { ABSENT }, Ordering::Release);
+        gauge.failed.store(false, Ordering::Release);
     }
 
     /// It could not be read: the last value stays, to become stale.
@@ -104,14 +95,19 @@ impl Gauges {
 
     /// The same by place.
     pub fn fail_at(&self, place: usize, fault: impl Display) {
+        let Some(gauge) = self.at(place) else { return };
         let text = fault.to_string();
         lock(&self.faults).insert(place, text);
+        gauge.failed.store(true, Ordering::Release);
     }
 
     /// Why there is no new value of it, in one line.
     pub fn fault(&self, place: usize) -> Option<String> {
-        let absent = || self.at(place).is_some_and(|gauge| gauge.at_ns.load(Ordering::Relaxed) == ABSENT);
-        lock(&self.faults).get(&place).cloned().or_else(|| absent().then(|| "it is not there any more".into()))
+        let gauge = self.at(place)?;
+        if gauge.failed.load(Ordering::Acquire) {
+            return lock(&self.faults).get(&place).cloned();
+        }
+        (gauge.at_ns.load(Ordering::Relaxed) == ABSENT).then(|| "it is not there any more".into())
     }
 
     fn at(&self, place: usize) -> Option<&Gauge> {
@@ -202,7 +198,7 @@ mod tests {
         assert_eq!(gauges.fault(place), None);
         let held = lock(&gauges.faults);
         let told = std::thread::scope(|scope| {
-            let loop_thread = scope.spawn(|| gauges.put_unfailing("probe.stuck", Some(2.0), 12));
+            let loop_thread = scope.spawn(|| gauges.put("probe.stuck", Some(2.0), 12));
             let end = Instant::now() + PERIOD;
             while !loop_thread.is_finished() && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who leaves the node: HTCondor is told, whoever it has not ended in time is ended by force, and so are containers whose starter has gone.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::SyncSender;
 use std::sync::Arc;
@@ -132,10 +133,10 @@ impl Departures {
         match self.vacate.end(scope) {
             Ok(false) => {}
             Ok(true) => {
-                if !self.dying.contains_key(scope) {
+                if let Entry::Vacant(dying) = self.dying.entry(scope.into()) {
                     // Should this guard end before it is gone, nobody else tells.
                     eprintln!("<5>{scope} ({}): the kernel is told to end it ({cause})", job.id);
-                    self.dying.insert(scope.into(), (job, cause, decided_ns));
+                    dying.insert((job, cause, decided_ns));
                 }
             }
             Err(error) => self.say(scope, (job, cause, decided_ns), Err(error)),
@@ -162,7 +163,6 @@ impl Departures {
 
     /// The guard ends: of who is not gone yet the next one knows nothing.
     pub fn close(&mut self) {
-        self.bury();
         for (scope, whose) in std::mem::take(&mut self.dying) {
             self.say(&scope, whose, Err(anyhow!("{scope}: the guard ended before it was gone")));
         }
@@ -234,6 +234,12 @@ mod tests {
         (0..2).for_each(|_| departures.let_go());
         let failed: Vec<_> = inbox.try_iter().collect();
         assert!(matches!(&failed[..], [Message::Ended(Ended { seen: Err(_), .. })]), "{failed:?}");
+        // What cannot be read does not say that nothing is there.
+        std::fs::remove_file(&events).unwrap();
+        std::fs::create_dir(&events).unwrap();
+        departures.let_go();
+        assert!(inbox.try_recv().is_err());
+        std::fs::remove_dir(&events).unwrap();
         std::fs::write(&events, "populated 0\nfrozen 0\n").unwrap();
         departures.let_go();
         assert!(matches!(inbox.try_recv(), Ok(Message::Ended(Ended { seen: Ok(()), .. }))));

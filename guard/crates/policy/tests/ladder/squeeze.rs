@@ -140,8 +140,8 @@ fn where_it_is_slow_each_time_that_batch_runs_and_for_no_disk_batch_gets_less_cp
     assert_eq!(steps.said().last(), Some(&(Cause::SqueezeOver, Deed::Restore(Resource::Cpu))));
 }
 
-#[test]
-fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobodys() {
+/// Slow each time that batch runs, of which no disk says whose doing it is; calm from now on in the second freeze.
+fn frozen_again() -> Steps {
     let mut steps = Steps::open();
     steps.living = JobSet::default();
     slow(&mut steps);
@@ -149,6 +149,12 @@ fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobody
     steps.level(Level::Strong);
     steps.run(500 * MS);
     steps.level(Level::Calm);
+    steps
+}
+
+#[test]
+fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobodys() {
+    let mut steps = frozen_again();
     steps.less_awaited = true;
     steps.run(30 * S);
     assert_eq!((shares(&steps), steps.state()), ((0.5, 1.0), NodeState::Frozen));
@@ -166,13 +172,7 @@ fn nobody_runs_again_before_less_cpu_is_so_and_what_is_slow_until_then_is_nobody
 
 #[test]
 fn calm_counts_from_less_cpu_on_also_where_that_is_so_at_once() {
-    let mut steps = Steps::open();
-    steps.living = JobSet::default();
-    slow(&mut steps);
-    steps.run(6 * S);
-    steps.level(Level::Strong);
-    steps.run(500 * MS);
-    steps.level(Level::Calm);
+    let mut steps = frozen_again();
     while shares(&steps).0 > 0.5 {
         steps.step();
     }
