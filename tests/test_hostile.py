@@ -70,6 +70,7 @@ def counters(node: Machine, *scopes: str) -> list[int]:
 class Seen:
     """What the client saw, and what shows that it was an attack."""
 
+    struck: float
     client: dict[str, Any]
     innocent: Job
     hostile_cpu: float
@@ -130,7 +131,9 @@ def attack(
     print(f"CPU: {own / 1e6:.1f} s for the hostile, {others / 1e6:.1f} s for the innocent, {idle / ticks:.0%} idle")
     print(f"{sent / 1e6:.0f} MB left the node, {served / 1e6:.0f} MB of them for the storage client\n{guard.why()}")
     assert_undisturbed(neighbours, quiet_from, over)
-    return Seen(client, innocent, own / 1e6, others / 1e6, idle / ticks, sent, served, processes, hits)
+    # Hundreds of processes that share memory, and have none left, need minutes to end: it is over once it is measured.
+    node.execute(f"echo 1 > {scope}/cgroup.kill")
+    return Seen(struck, client, innocent, own / 1e6, others / 1e6, idle / ticks, sent, served, processes, hits)
 
 
 @pytest.fixture
@@ -161,8 +164,8 @@ def test_storage_does_not_notice(node: Machine, guard: Guard, attacked: Callable
     assert seen.sent - seen.served > 0.3 * seen.served or hogs != [NETWORK]
     assert max(seen.client[name]["over_objective"] for name in ("all", "attack")) <= 0.01
     assert part >= 0.3, "the innocent starved"
-    acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and not one.precaution]
-    assert not acted, guard.why()
+    acted = [one for one in guard.decisions() if one.action in ("freeze", "extend", "limit") and one.time > seen.struck]
+    assert all(one.precaution for one in acted), guard.why()
     assert node.execute("systemctl is-active xrootd@beer beer-guard condor docker").stdout.split() == ["active"] * 4
     assert report_of(seen.innocent, timeout=300)["ok"] is True
     assert_one_run(seen.innocent)
