@@ -13,11 +13,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
-use intf::order::{Answer, Order, LINE_BYTES, SOCKET};
+use intf::order::{Answer, Order, FREEZE_SECONDS_MAX, LINE_BYTES, SOCKET};
 use policy::Config;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::socket_peercred;
 
+use crate::actuators::gone;
 use crate::clock::Clock;
 use crate::passwd;
 use crate::report::Message;
@@ -43,6 +44,7 @@ pub struct Given {
 pub struct Operators {
     listener: UnixListener,
     drained: Drained,
+    frozen: Frozen,
     dry_run: bool,
     passwd: PathBuf,
     clock: Arc<dyn Clock>,
@@ -51,7 +53,8 @@ pub struct Operators {
 }
 
 impl Operators {
-    /// Listens. That an earlier guard was told to drain the node holds from now on.
+    /// Listens. What an earlier guard was told holds from now on: that the node is drained, and that its jobs stand still for a time that
+    /// is not over.
     ///
     /// # Errors
     /// The socket cannot be made.
@@ -63,10 +66,15 @@ impl Operators {
     ) -> Result<Self> {
         let drained = Drained(config.paths.memory.join("drained"));
         shared.orders.drained.store(drained.is(), Ordering::Relaxed);
+        let frozen = Frozen(config.paths.run.join(Frozen::FILE));
+        if let Some(until_ns) = frozen.until_ns(clock.monotonic_ns()).filter(|_| !config.node.dry_run) {
+            shared.orders.freeze_until_ns.store(until_ns, Ordering::Relaxed);
+        }
         let listener = make(&config.paths.run.join(SOCKET))?;
         listener.set_nonblocking(true).context(SOCKET)?;
         let dry_run = config.node.dry_run;
-        Ok(Operators { listener, drained, dry_run, passwd: PathBuf::from("/etc/passwd"), clock, shared, outbox })
+        let passwd = PathBuf::from("/etc/passwd");
+        Ok(Operators { listener, drained, frozen, dry_run, passwd, clock, shared, outbox })
     }
 
     /// Until the flag is up.
@@ -112,12 +120,19 @@ impl Operators {
                 }
             }
             Order::Resume { .. } => {
-                let kept = self.drained.set(false, &by, "");
-                kept.map_err(|error| format!("the node stays drained: {error:#}"))?;
-                orders.drained.store(false, Ordering::Relaxed);
+                // Whatever can be ended is.
                 orders.freeze_until_ns.store(0, Ordering::Relaxed);
                 orders.resumed.store(true, Ordering::Relaxed);
-                Ok("jobs start again when all objectives have had slack for long enough".to_owned())
+                let thawed = self.frozen.set(None);
+                match self.drained.set(false, &by, "") {
+                    Err(error) => Err(format!("the node stays drained: {error:#}")),
+                    Ok(()) => {
+                        orders.drained.store(false, Ordering::Relaxed);
+                        thawed
+                            .map(|()| "jobs start again when all objectives have had slack for long enough".to_owned())
+                            .map_err(|error| format!("jobs would stand still again if the guard restarted: {error:#}"))
+                    }
+                }
             }
             Order::Freeze { .. } if self.dry_run => {
                 return Err("this is a dry run (node.dry_run): nothing is frozen".into())
@@ -125,7 +140,12 @@ impl Operators {
             Order::Freeze { seconds, .. } => {
                 let until_ns = at_ns.saturating_add(u64::from(*seconds) * 1_000_000_000);
                 orders.freeze_until_ns.store(until_ns, Ordering::Relaxed);
-                Ok(format!("all jobs stand still for {seconds} s, or until `beer resume`"))
+                match self.frozen.set(Some(until_ns)) {
+                    Ok(()) => Ok(format!("all jobs stand still for {seconds} s, or until `beer resume`")),
+                    Err(error) => Err(format!(
+                        "all jobs stand still for {seconds} s unless the guard restarts: it cannot be kept: {error:#}"
+                    )),
+                }
             }
         };
         if self.outbox.try_send(Message::Order(Given { order, by, at_ns })).is_err() {
@@ -177,14 +197,31 @@ impl Drained {
     }
 
     fn set(&self, on: bool, by: &str, why: &str) -> Result<()> {
-        let done = match on {
-            true => std::fs::write(&self.0, format!("{by}: {why}\n")),
-            false => match std::fs::remove_file(&self.0) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                done => done,
-            },
-        };
-        done.with_context(|| self.0.display().to_string())
+        match on {
+            true => std::fs::write(&self.0, format!("{by}: {why}\n")).with_context(|| self.0.display().to_string()),
+            false => gone(&self.0),
+        }
+    }
+}
+
+/// A file in the run folder, which no boot survives, with the time until that all jobs stand still by order (CLOCK_MONOTONIC, ns).
+struct Frozen(PathBuf);
+
+impl Frozen {
+    const FILE: &'static str = "ordered-freeze";
+
+    /// `None` = there is no such order, or its time is over, or nobody can have given it.
+    fn until_ns(&self, now_ns: u64) -> Option<u64> {
+        let until_ns = std::fs::read_to_string(&self.0).ok()?.trim_end().parse().ok()?;
+        let longest_ns = u64::from(FREEZE_SECONDS_MAX) * 1_000_000_000;
+        (now_ns < until_ns && until_ns - now_ns <= longest_ns).then_some(until_ns)
+    }
+
+    fn set(&self, until_ns: Option<u64>) -> Result<()> {
+        match until_ns {
+            Some(ns) => std::fs::write(&self.0, format!("{ns}\n")).with_context(|| self.0.display().to_string()),
+            None => gone(&self.0),
+        }
     }
 }
 
@@ -268,6 +305,40 @@ mod tests {
         assert_eq!(rig.shared.orders.freeze_until_ns.load(Ordering::Relaxed), 307_000_000_000);
         assert!(rig.done("{\"do\":\"resume\"}\n"));
         assert_eq!(rig.shared.orders.freeze_until_ns.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_freeze_outlives_the_guard_until_its_time_is_over() {
+        let first = rig();
+        assert!(first.done("{\"do\":\"freeze\",\"seconds\":300}\n"));
+        let Rig { folder, operators, .. } = first;
+        let file = folder.path().join(Frozen::FILE);
+        drop(operators);
+        let next = rig_in(folder);
+        let until = |rig: &Rig| rig.shared.orders.freeze_until_ns.load(Ordering::Relaxed);
+        assert_eq!(until(&next), 307_000_000_000);
+        assert!(next.done("{\"do\":\"resume\"}\n") && !file.exists());
+        let mut folder = next.folder;
+        for (text, expected) in
+            [("7000000000\n", 0), ("soon\n", 0), ("9000000000000000\n", 0), ("7000000001\n", 7_000_000_001)]
+        {
+            std::fs::write(&file, text).unwrap();
+            let rig = rig_in(folder);
+            assert_eq!(until(&rig), expected, "{text}");
+            folder = rig.folder;
+        }
+    }
+
+    #[test]
+    fn who_cannot_end_the_drain_ends_the_freeze_and_the_emergency_all_the_same() {
+        let Rig { mut operators, shared, folder, .. } = rig();
+        operators.drained = Drained(folder.path().join("drained"));
+        std::fs::create_dir(&operators.drained.0).unwrap();
+        operators.obey(Order::Freeze { seconds: 300, why: String::new() }, "root".into()).unwrap();
+        let said = operators.obey(Order::Resume { why: String::new() }, "root".into()).unwrap_err();
+        assert!(said.contains("stays drained"), "{said}");
+        assert_eq!(shared.orders.freeze_until_ns.load(Ordering::Relaxed), 0);
+        assert!(shared.orders.resumed.load(Ordering::Relaxed));
     }
 
     #[test]
