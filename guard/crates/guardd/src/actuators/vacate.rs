@@ -31,7 +31,6 @@ pub struct VacateActuator {
     identities: Identities,
     deadline: Duration,
     file: PathBuf,
-    told: Option<String>,
     kept: BTreeMap<Box<str>, Kept>,
 }
 
@@ -53,14 +52,7 @@ impl VacateActuator {
     /// `slice` is the folder of the cgroup of the jobs, `root` normally `/`. Touches nothing yet.
     pub fn new(root: &Path, slice: &Path, run: &Path, deadline: Duration) -> Self {
         let identities = Identities::new(root, slice);
-        VacateActuator {
-            slice: slice.into(),
-            identities,
-            deadline,
-            file: run.join(Self::SLOTS),
-            told: None,
-            kept: BTreeMap::new(),
-        }
+        VacateActuator { slice: slice.into(), identities, deadline, file: run.join(Self::SLOTS), kept: BTreeMap::new() }
     }
 
     /// Containers whose starter has been gone for `grace`. Whose starter is not known is none of them.
@@ -97,14 +89,13 @@ impl VacateActuator {
         slots.retain(|slot| !slot.is_empty());
         slots.sort_unstable();
         let text = slots.join(",") + "\n";
-        if self.told.as_ref() == Some(&text) {
+        // Somebody else may have changed it, and then HTCondor would end nobody until it is too late for all.
+        if std::fs::read_to_string(&self.file).is_ok_and(|told| told == text) {
             return Ok(());
         }
         let new = self.file.with_extension("new");
         std::fs::write(&new, &text).with_context(|| format!("{}", new.display()))?;
-        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))?;
-        self.told = Some(text);
-        Ok(())
+        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))
     }
 
     /// Is it known that nobody of HTCondor will end it?
@@ -230,6 +221,14 @@ mod tests {
         let told = || std::fs::read_to_string(node.path().join("own/vacate")).unwrap();
         actuator.tell(&[leaver("docker-0a.scope"), leaver("stranger.scope")]).unwrap();
         assert_eq!(told(), "slot1_2\n");
+        for change in ["", "slot1_1\n"] {
+            std::fs::write(node.path().join("own/vacate"), change).unwrap();
+            actuator.tell(&[leaver("docker-0a.scope")]).unwrap();
+            assert_eq!(told(), "slot1_2\n", "somebody else changed it");
+        }
+        std::fs::remove_file(node.path().join("own/vacate")).unwrap();
+        actuator.tell(&[leaver("docker-0a.scope")]).unwrap();
+        assert_eq!(told(), "slot1_2\n", "somebody else removed it");
         actuator.tell(&[]).unwrap();
         assert_eq!(told(), "\n");
         std::fs::remove_dir_all(node.path().join("own")).unwrap();
