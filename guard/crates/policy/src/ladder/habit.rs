@@ -8,8 +8,8 @@ use crate::evaluator::FilesystemLoad;
 
 /// An average of the last minute or so: long beside an attack, short beside the life of a job.
 const OVER_NS: f64 = 60e9;
-/// So many times what is usual is not usual.
-const UNUSUAL: f32 = 1.5;
+/// Half as much again as usual is not usual; of a disk that batch uses most of, half of what is left to others.
+const UNUSUAL: f32 = 0.5;
 
 /// Batch's share of each disk, as it usually is.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Habit {
 
     /// Does batch do more there than it usually does?
     pub fn is_unusual(&self, filesystem: usize, share: f32) -> bool {
-        self.shares.get(filesystem).is_none_or(|usual| share >= UNUSUAL * usual)
+        self.shares.get(filesystem).is_none_or(|usual| share >= usual + UNUSUAL * usual.min(1.0 - usual))
     }
 }
 
@@ -55,10 +55,24 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    /// Somebody else's requests are on their way.
+    fn used() -> FilesystemLoad {
+        FilesystemLoad { storage_in_flight: 1, ..FilesystemLoad::default() }
+    }
+
+    #[test]
+    fn who_does_most_of_the_work_can_do_unusually_much_too() {
+        let mut habit = Habit::new(0);
+        (1..=600).for_each(|second| habit.note(&[used()], &[0.8], true, second * S));
+        assert!(!habit.is_unusual(0, 0.85) && habit.is_unusual(0, 0.91));
+        (601..=1200).for_each(|second| habit.note(&[used()], &[1.0], true, second * S));
+        assert!(!habit.is_unusual(0, 0.99));
+    }
+
     #[test]
     fn what_batch_does_for_minutes_beside_clients_is_usual() {
         let mut habit = Habit::new(0);
-        let used = FilesystemLoad { storage_in_flight: 1, ..FilesystemLoad::default() };
+        let used = used();
         let loads = [used, FilesystemLoad::default(), used, used];
         assert!(habit.is_unusual(0, 0.2) && habit.is_unusual(MAX_FILESYSTEMS, 0.2));
         for second in 1..=180 {
