@@ -62,6 +62,7 @@ pub struct SqueezeActuator {
     before: [Option<Before>; OF.len()],
     /// What is so in the kernel.
     applied: [Vec<Knob>; OF.len()],
+    aside: memory::Aside,
 }
 
 /// Of what; their places are those of [`Resource::ALL`].
@@ -86,6 +87,7 @@ impl SqueezeActuator {
             run: run.to_owned(),
             before: Default::default(),
             applied: Default::default(),
+            aside: Default::default(),
         }
     }
 
@@ -182,13 +184,13 @@ impl SqueezeActuator {
         Some(Squeezed { of: resource.name(), has: Some(words), seen })
     }
 
-    fn set(&self, resource: Resource, knobs: &[Knob]) -> Result<()> {
+    fn set(&mut self, resource: Resource, knobs: &[Knob]) -> Result<()> {
         if knobs.is_empty() {
             bail!("{}: it cannot be said which CPUs there are", self.slice.display());
         }
         if resource == Resource::Memory {
             // The kernel takes memory back for whoever writes this, and that is not to be PID 1.
-            knobs.iter().try_for_each(|knob| write(&self.slice, knob.file, &knob.seen))?;
+            knobs.iter().try_for_each(|knob| self.aside.write(&self.slice, knob, self.deadline))?;
         }
         let told = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value));
         // What this share does not need is as it was before.
