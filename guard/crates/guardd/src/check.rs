@@ -28,27 +28,28 @@ pub fn load(path: &Path) -> Result<Config> {
     Ok(Config::parse(&file, &text)?)
 }
 
-/// What may be expected of each objective: of its detector, and of its error budget.
-pub fn stated(config: &Config) -> Vec<String> {
+/// What may be expected of each objective: of its detector, where one of so many disks becomes `step` times slower, and of its error budget.
+pub fn stated(config: &Config, disks: usize, step: f64) -> Vec<String> {
+    let whose = if disks == 1 { String::new() } else { format!(" of one of {disks} disks") };
     let line = |objective: &policy::Objective| {
-        let stated = policy::detector::stated(objective, 1, config.control_loop.tick_ns);
+        let stated = policy::detector::stated(objective, disks, step, config.control_loop.tick_ns);
         let rate = stated_rate(objective);
         let ms = |requests: f64| requests / rate * 1e3;
         format!(
             "objective {}: {:.2} false precautions and {:.1e} false freezes in 10^6 healthy requests (as long as its dependence is at most 8); a step \
-             to 3 times the latency is suspected after {:.0} requests (99 %: {:.0}) and found after {:.0} requests \
+             to {step} times the latency{whose} is suspected after {:.0} requests (99 %: {:.0}) and found after {:.0} requests \
              (99 %: {:.0}), at {rate}/s that is {:.0} ms (99 %: {:.0} ms) and {:.0} ms (99 %: {:.0} ms)",
             objective.name,
             stated.weak_per_million,
             stated.strong_per_million,
-            stated.weak_requests_3x_p50,
-            stated.weak_requests_3x_p99,
-            stated.requests_3x_p50,
-            stated.requests_3x_p99,
-            ms(stated.weak_requests_3x_p50),
-            ms(stated.weak_requests_3x_p99),
-            ms(stated.requests_3x_p50),
-            ms(stated.requests_3x_p99),
+            stated.weak_p50,
+            stated.weak_p99,
+            stated.strong_p50,
+            stated.strong_p99,
+            ms(stated.weak_p50),
+            ms(stated.weak_p99),
+            ms(stated.strong_p50),
+            ms(stated.strong_p99),
         )
     };
     config.objectives.iter().flat_map(|objective| [line(objective), closes(objective)]).collect()

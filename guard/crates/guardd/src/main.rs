@@ -51,6 +51,12 @@ enum Command {
         /// Say only whether it is good, and not what is stated about each objective: that is worked out, and takes a while.
         #[arg(long)]
         quiet: bool,
+        /// What is stated is for a node with so many data disks, of which one becomes slow: one of many needs stronger evidence.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=96))]
+        disks: u16,
+        /// What is stated is for latencies that become so many times longer: 2 to 100.
+        #[arg(long, value_name = "TIMES", default_value_t = 3.0, value_parser = step)]
+        step: f64,
     },
     /// Run the command of this name of the configuration (`[[exec]]`) again and again, and write what it prints for the guard
     /// (beer-exec@.service does this).
@@ -97,8 +103,9 @@ fn execute(arguments: &Arguments) -> Result<ExitCode> {
             let reload = Reload { wanted, path: configuration.clone() };
             run::run(&config, Arc::new(SystemClock), &flag_of(&[SIGTERM, SIGINT])?, &reload)?;
         }
-        Command::CheckConfig { file, live, quiet } => {
-            return check_config(file.as_deref().unwrap_or(configuration), *live, *quiet)
+        Command::CheckConfig { file, live, quiet, disks, step } => {
+            let stated = (!quiet).then_some((usize::from(*disks), *step));
+            return check_config(file.as_deref().unwrap_or(configuration), *live, stated);
         }
         Command::RunExec { name } => {
             let config = check::load(configuration)?;
@@ -143,7 +150,18 @@ fn after_exit(failsafe: &Failsafe) -> Result<Done> {
     failsafe.after_exit(told("SERVICE_RESULT", "success"))
 }
 
-fn check_config(path: &Path, live: bool, quiet: bool) -> Result<ExitCode> {
+/// Of the command line.
+fn step(text: &str) -> Result<f64, String> {
+    let step = text.parse().map_err(|_| "no number".to_owned())?;
+    if (2.0..=100.0).contains(&step) {
+        Ok(step)
+    } else {
+        Err("2 to 100 are possible".into())
+    }
+}
+
+/// `stated` = how many disks there are, and how much slower one of them becomes; `None` = nothing is stated.
+fn check_config(path: &Path, live: bool, stated: Option<(usize, f64)>) -> Result<ExitCode> {
     let config = check::load(path)?;
     if live {
         let faults = check::live(&config, &SystemClock);
@@ -155,10 +173,8 @@ fn check_config(path: &Path, live: bool, quiet: bool) -> Result<ExitCode> {
         }
     }
     println!("{}: good", path.display());
-    if quiet {
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut lines = check::stated(&config);
+    let Some((disks, step)) = stated else { return Ok(ExitCode::SUCCESS) };
+    let mut lines = check::stated(&config, disks, step);
     if live {
         lines.extend(io_weight::said(&config, &SystemClock));
         lines.push(watch::said(&config));

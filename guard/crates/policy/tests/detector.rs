@@ -121,16 +121,16 @@ fn a_step_is_found_in_time() {
 fn what_is_stated_holds_for_other_requests() {
     let config = policy::Config::default();
     let read = config.objectives.iter().find(|objective| objective.name == "storage-read").unwrap();
-    let stated = policy::detector::stated(read, 1, config.control_loop.tick_ns);
+    let stated = policy::detector::stated(read, 1, 3.0, config.control_loop.tick_ns);
     let health = Health { median_ms: 0.8e-6 * read.floor_ns as f64, ..Health::LOG_NORMAL };
     let mut trial = Trial::new(health, 300.0, read, 1, 7);
     trial.run(20_000);
     let seen = |level, share| quantile(&trial.delays(3.0, level, 1000), share) * 0.3;
     for (stated, seen) in [
-        (stated.weak_requests_3x_p50, seen(Level::Weak, 0.5)),
-        (stated.weak_requests_3x_p99, seen(Level::Weak, 0.99)),
-        (stated.requests_3x_p50, seen(Level::Strong, 0.5)),
-        (stated.requests_3x_p99, seen(Level::Strong, 0.99)),
+        (stated.weak_p50, seen(Level::Weak, 0.5)),
+        (stated.weak_p99, seen(Level::Weak, 0.99)),
+        (stated.strong_p50, seen(Level::Strong, 0.5)),
+        (stated.strong_p99, seen(Level::Strong, 0.99)),
     ] {
         assert!((0.7..1.3).contains(&(seen / stated)), "{seen} requests, and {stated} are stated");
     }

@@ -12,14 +12,14 @@ pub struct Stated {
     pub weak_per_million: f64,
     /// False strong alarms per million healthy requests of one series.
     pub strong_per_million: f64,
-    /// Requests until the strong level after a step to 3 times the latency, median.
-    pub requests_3x_p50: f64,
+    /// Requests until the strong level after the step of the latency, median.
+    pub strong_p50: f64,
     /// The same, 99th percentile.
-    pub requests_3x_p99: f64,
+    pub strong_p99: f64,
     /// Requests until the weak level (a precautionary freeze), median.
-    pub weak_requests_3x_p50: f64,
+    pub weak_p50: f64,
     /// The same, 99th percentile.
-    pub weak_requests_3x_p99: f64,
+    pub weak_p99: f64,
 }
 
 /// Requests per second of the trials.
@@ -47,45 +47,47 @@ pub fn stated_rate(objective: &Objective) -> f64 {
     }
 }
 
-/// What `beer-guard check-config` prints about an objective that judges `series` series every `tick_ns`: trials of
-/// [`stated_rate`] with a median of 0.8 times the floor (8 ms where there is no floor).
-pub fn stated(objective: &Objective, series: usize, tick_ns: u64) -> Stated {
+/// What `beer-guard check-config` prints about an objective that judges so many filesystems every `tick_ns`, one of which becomes `step`
+/// times slower: trials of [`stated_rate`] with a median of 0.8 times the floor (8 ms where there is no floor).
+pub fn stated(objective: &Objective, filesystems: usize, step: f64, tick_ns: u64) -> Stated {
     let median_ms = if objective.floor_ns > 0 { 0.8e-6 * objective.floor_ns as f64 } else { 8.0 };
     let health = Health { median_ms, ..Health::LOG_NORMAL };
     // The trial makes reads; to the detector all operations are alike.
     let class = if objective.class == Class::Probe { Class::Probe } else { Class::Storage };
     let (op, filesystem, rate) = (Op::Read, "*".into(), stated_rate(objective));
     let objective = &Objective { op, class, filesystem, ..objective.clone() };
-    let mut trial = Trial::new(health, rate, objective, series.max(1), 1).every(tick_ns);
+    let mut trial = Trial::new(health, rate, objective, filesystems.max(1), 1).every(tick_ns);
     trial.run(if class == Class::Probe { 1000 } else { 20_000 });
     let delay = |level| {
-        let delays = trial.delays(3.0, level, RUNS);
+        let delays = trial.delays(step, level, RUNS);
         let requests = |share| quantile(&delays, share) * rate / 1e3;
         (requests(0.5), requests(0.99))
     };
-    let (weak_requests_3x_p50, weak_requests_3x_p99) = delay(Level::Weak);
-    let (requests_3x_p50, requests_3x_p99) = delay(Level::Strong);
+    let (weak_p50, weak_p99) = delay(Level::Weak);
+    let (strong_p50, strong_p99) = delay(Level::Strong);
     Stated {
         weak_per_million: stated_false_alarms_per_million(objective.weak),
         strong_per_million: stated_false_alarms_per_million(objective.strong),
-        requests_3x_p50,
-        requests_3x_p99,
-        weak_requests_3x_p50,
-        weak_requests_3x_p99,
+        strong_p50,
+        strong_p99,
+        weak_p50,
+        weak_p99,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn something_is_stated_about_every_objective_of_the_default_configuration() {
         for objective in &crate::Config::default().objectives {
-            let stated = stated(objective, 1, crate::config::TICK_NS);
+            let stated = super::stated(objective, 1, 3.0, crate::config::TICK_NS);
             assert!(stated.weak_per_million < 50.0 && stated.strong_per_million < 0.001, "{stated:?}");
-            assert!(stated.requests_3x_p99 < 60.0, "{}: {stated:?}", objective.name);
-            assert!(stated.weak_requests_3x_p99 < stated.requests_3x_p99, "{}: {stated:?}", objective.name);
+            assert!(stated.strong_p99 < 60.0, "{}: {stated:?}", objective.name);
+            assert!(stated.weak_p99 < stated.strong_p99, "{}: {stated:?}", objective.name);
+            let of_many = super::stated(objective, 96, 3.0, crate::config::TICK_NS);
+            assert!(of_many.strong_p50 > stated.strong_p50 && of_many.strong_p99 < 100.0, "{of_many:?}");
+            let smaller = super::stated(objective, 1, 2.0, crate::config::TICK_NS);
+            assert!(smaller.strong_p50 > stated.strong_p50, "{smaller:?}");
         }
     }
 }
