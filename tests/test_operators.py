@@ -17,6 +17,10 @@ OPERATOR = "olga"
 RATE = 84.0
 QUIET = 3.0
 ORDERED = 30.0
+# Longer than `ladder.hold`, after which a guard thaws whom it finds frozen and storage is well.
+BEYOND_HOLD = 15.0
+SUSPENDED = 20
+SLEPT = "import time; print(time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic())"
 
 
 def ad_says(node: Machine, admit: str) -> bool:
@@ -134,3 +138,45 @@ def test_the_clock_is_set(node: Machine, batch: Batch, guard: Guard, storage: St
     assert all(part.failed == 0 for part in parts.values())
     report_of(innocent, timeout=300)
     assert_one_run(innocent)
+
+
+@pytest.mark.full
+def test_a_freeze_by_order_outlives_the_guard_and_a_suspended_node(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    innocent = batch.submit("burn --seconds 60 --on-signal 1")
+    scope = batch.wait_until_ready(innocent, timeout=240)
+    storage.watch()
+    node.execute("beer freeze --for 10m --why 'nobody is to run'")
+    wait_until(guard.frozen, 30, "batch is frozen by order", explain=guard.why)
+
+    killed = guard.pid()
+    node.execute("systemctl kill --signal KILL beer-guard")
+    wait_until(lambda: guard.pid() not in (0, killed), 60, "another guard")
+    time.sleep(BEYOND_HOLD)
+    assert guard.frozen(), guard.why()
+
+    storage.part("the node sleeps")
+    pid = guard.pid()
+    node.execute(f"rtcwake --mode freeze --seconds {SUSPENDED}", timeout=120)
+    slept = float(node.execute(f"python3 -c '{SLEPT}'").stdout)
+    assert slept > SUSPENDED / 2, f"the node slept for {slept:.1f} s"
+    storage.part("awake")
+    time.sleep(BEYOND_HOLD)
+    assert guard.pid() == pid, "the guard was replaced for what nobody could do"
+    assert guard.frozen(), guard.why()
+
+    node.execute("systemctl restart beer-guard", timeout=120)
+    wait_until(guard.frozen, 30, "batch is frozen again", explain=guard.why)
+    node.execute("beer resume --why 'they may'")
+    wait_until(lambda: not guard.frozen(), 30, "batch is thawed by order", explain=guard.why)
+    batch.signal(scope)
+    guard.wait_for_state("open", timeout=60)
+    assert not [one for one in guard.decisions() if one.action == "freeze" and one.cause != "ordered"], guard.why()
+    parts = storage.parts()
+    figures("a frozen node sleeps", parts, guard)
+    assert all(part.failed == 0 for part in parts.values())
+    for job in (innocent, batch.submit("burn --seconds 1")):
+        assert report_of(job, timeout=300)["ok"] is True
+        assert_one_run(job)
