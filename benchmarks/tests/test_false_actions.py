@@ -43,7 +43,7 @@ def made(freezes: int, frozen_share: float, awake: int, evictions: int = 0) -> R
         "frozen_share": frozen_share,
         "days": 5.0,
     }
-    played = [{**counts, "share": share, "freezes": freezes} for share in false_actions.SHARES]
+    played = [{**counts, **case, "freezes": freezes} for case in false_actions.PLAYED]
     data = {"played": played, "awake": {"requests_in_trace": 30000, "seconds_in_trace": 360.0, "freezes": awake}}
     return Record("false-actions", {"days": 5.0, "block": 10.0}, {}, data)
 

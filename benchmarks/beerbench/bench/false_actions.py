@@ -4,9 +4,9 @@
 Takes the storage-only windows of a record of `isolation`: requests that a real XRootD answered from a throttled disk
 (70 % of what it can), while jobs were there and idle. Days are made of blocks of ten seconds of them, drawn at random
 (a moving block bootstrap, Künsch 1989), and played to the detectors and the ladder that guard a node, as shipped.
-Shows: precautions, freezes and evictions per day where batch does nothing on the disk and where it does a third of its
-work; and, so that it is no guard that is asleep, what it does when the same requests take three times as long for an
-hour.
+Shows: precautions, freezes and evictions per day where batch does nothing on the disk, where it does a third of its
+work, and where it does two thirds of it half of the time; and, so that it is no guard that is asleep, what it does when
+the same requests take three times as long for an hour.
 Does not show: what happens once in hours and is not in the recording (scrubs, backups, a controller that resets), or
 what lasts longer than a block; nor a second in which no request began; nor gauges and disks: only what clients get.
 A few minutes of recording stay a few minutes, for however many days they are played.
@@ -31,8 +31,9 @@ from .isolation import ALONE
 
 RECORDS = Path("out/isolation")
 TRACE = "healthy.trace"
-# Batch's share of the disk's work; with a fifth and more weak evidence is enough for a freeze, if it is rare.
-SHARES = (0.0, 0.33)
+# Batch's share of the disk's work, and the mean length in seconds of its bursts; with a fifth and more, and more than
+# is usual, weak evidence is enough for a freeze, if it is rare.
+PLAYED: tuple[dict[str, float], ...] = ({"share": 0.0}, {"share": 0.33}, {"share": 0.33, "bursts": 10})
 SLOWER = 3.0
 PER_DAY = 1.0
 NEEDLESS = 0.001
@@ -90,7 +91,7 @@ def record(options: argparse.Namespace, out: Path) -> Record:
     out.mkdir(parents=True, exist_ok=True)
     trace = out / TRACE
     np.savetxt(trace, requests, fmt="%d")
-    played = [replay(trace, options.days, block=options.block, share=share) for share in SHARES]
+    played = [replay(trace, options.days, block=options.block, **case) for case in PLAYED]
     awake = replay(trace, 1, block=options.block, slower=SLOWER)
     parameters = {"of": source.started, "days": options.days, "block": options.block}
     data = {"played": played, "awake": awake, "files": {"trace": TRACE}}
@@ -102,7 +103,8 @@ def record(options: argparse.Namespace, out: Path) -> Record:
 def study(record: Record) -> dict[str, Any]:
     def of(played: dict[str, Any]) -> dict[str, Any]:
         counts = {name: played[name] / played["days"] for name in TARGETS}
-        return {"share": played["share"], **counts, "frozen_share": played["frozen_share"]}
+        bursts = played.get("bursts_seconds", 0.0)
+        return {"share": played["share"], "bursts": bursts, **counts, "frozen_share": played["frozen_share"]}
 
     cases = [of(played) for played in record.data["played"]]
     awake = record.data["awake"]["freezes"] > 0
@@ -119,7 +121,11 @@ def study(record: Record) -> dict[str, Any]:
 
 
 def show(record: Record, results: dict[str, Any]) -> str:
-    rows = [["batch's share of the disk", *(text.percent(case["share"]) for case in results["cases"]), "target"]]
+    def work(case: dict[str, Any]) -> str:
+        bursts = f", in bursts of {case['bursts']:g} s" if case["bursts"] else ""
+        return text.percent(case["share"]) + bursts
+
+    rows = [["batch's share of the disk", *map(work, results["cases"]), "target"]]
     for name, target in TARGETS.items():
         rows.append([f"{name} per day", *(f"{case[name]:.2f}" for case in results["cases"]), target])
     shares = (f"{100 * case['frozen_share']:.4f} %" for case in results["cases"])

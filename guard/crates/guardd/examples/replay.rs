@@ -31,6 +31,9 @@ struct Arguments {
     /// Batch's share of the work of the disk all the while. With a fifth and more weak evidence is enough for a freeze.
     #[arg(long, default_value_t = 0.0)]
     share: f32,
+    /// It does twice that for so many seconds in the mean, and then nothing for as long. 0 = the same all the while.
+    #[arg(long, default_value_t = 0.0)]
+    bursts: f64,
     /// All latencies are so many times longer in the last hour of each day: what the guard is there for. 1 = never.
     #[arg(long, default_value_t = 1.0)]
     slower: f64,
@@ -211,6 +214,7 @@ fn main() {
     let (learn, length) = (1200 * S, (arguments.days * 86_400.0 * 1e9) as u64);
     let mut before: Option<Counters> = None;
     let (mut now, mut due) = (S, S);
+    let (mut chance, mut turns, mut busy) = (Random::new(!arguments.seed), S, false);
     while now < learn + length {
         if now >= learn && before.is_none() {
             before = Some(*player.ladder.counters());
@@ -231,6 +235,11 @@ fn main() {
                 player.waiting.push(request);
                 next = moved.next();
             }
+            while arguments.bursts > 0.0 && turns <= due {
+                turns += (chance.exponential(arguments.bursts) * 1e9) as u64;
+                busy = !busy;
+                player.share = if busy { 2.0 * arguments.share } else { 0.0 };
+            }
             due += player.tick(due);
         }
         // Since the last tick.
@@ -245,6 +254,7 @@ fn main() {
         "days": arguments.days,
         "block_seconds": arguments.block,
         "share": arguments.share,
+        "bursts_seconds": arguments.bursts,
         "ticks": found.ticks,
         "precautions": counters.precautions - before.precautions,
         "needless": counters.needless - before.needless,

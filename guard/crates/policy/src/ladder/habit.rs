@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What batch's part in the work of each disk is while clients use it and all is well. Evidence that comes while batch does what it does
-//! all the time says little of it: requests of clients that wait for each other are slow together now and then, whatever batch does.
+//! What batch's part in the work of each disk is while clients use it and all is well: all the time, or again and again. Evidence that
+//! comes while batch does no more than that says little of it: requests of clients that wait for each other are slow together now and
+//! then, whatever batch does.
 
 use intf::segment::layout::MAX_FILESYSTEMS;
 
 use crate::evaluator::FilesystemLoad;
 
-/// An average of the last minute or so: long beside an attack, short beside the life of a job.
-const OVER_NS: f64 = 60e9;
+/// What it does for so long is usual: long beside the moment until an attack is noticed.
+const LEARNED_NS: f64 = 10e9;
+/// And stays so for so long after the last time.
+const FORGOTTEN_NS: f64 = 600e9;
 /// Half as much again as usual is not usual; of a disk that batch uses most of, half of what is left to others.
 const UNUSUAL: f32 = 0.5;
 
@@ -35,10 +38,10 @@ impl Habit {
         if !well {
             return;
         }
-        let weight = (passed_ns as f64 / OVER_NS).min(1.0) as f32;
+        let [more, less] = [LEARNED_NS, FORGOTTEN_NS].map(|over_ns| (passed_ns as f64 / over_ns).min(1.0) as f32);
         for ((usual, share), load) in self.shares.iter_mut().zip(shares).zip(loads) {
             if share.is_finite() && (load.slow_end.requests > 0.0 || load.storage_in_flight > 0) {
-                *usual += weight * (share - *usual);
+                *usual += if share > usual { more } else { less } * (share - *usual);
             }
         }
     }
@@ -70,6 +73,17 @@ mod tests {
     }
 
     #[test]
+    fn what_it_does_again_and_again_is_usual_and_what_it_did_an_hour_ago_is_not() {
+        let mut habit = Habit::new(0);
+        for second in 1..=600 {
+            habit.note(&[used()], &[if second / 60 % 2 == 0 { 0.66 } else { 0.0 }], true, second * S);
+        }
+        assert!(!habit.is_unusual(0, 0.7) && habit.is_unusual(0, 0.9));
+        (601..=4200).for_each(|second| habit.note(&[used()], &[0.05], true, second * S));
+        assert!(habit.is_unusual(0, 0.3));
+    }
+
+    #[test]
     fn what_batch_does_for_minutes_beside_clients_is_usual() {
         let mut habit = Habit::new(0);
         let used = used();
@@ -85,7 +99,7 @@ mod tests {
         // An attack does not become usual, neither before it is found nor while it is dealt with.
         habit.note(&loads, &[1.0; 4], true, 182 * S);
         (183..600).for_each(|second| habit.note(&loads, &[1.0; 4], false, second * S));
-        assert!(habit.is_unusual(0, 0.6) && habit.is_unusual(3, 0.2));
+        assert!(habit.is_unusual(0, 0.7) && habit.is_unusual(3, 0.3));
         habit.forget();
         assert!(habit.is_unusual(0, 0.2));
     }
