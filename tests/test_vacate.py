@@ -42,6 +42,17 @@ LONG_AGO = 70.0
 SHORT = "storage-short-of-memory"
 SHORT_OF_MEMORY = f"systemd-run --quiet --unit={SHORT} --slice=storage.slice -p MemoryHigh=8M -p MemoryMax=256M "
 SHORT_OF_MEMORY += "-p MemorySwapMax=0 tail /dev/zero"
+# The same, ended by the kernel at once.
+OUT_OF_MEMORY = "systemd-run --quiet --wait --slice=storage.slice -p MemoryMax=64M -p MemorySwapMax=0 tail /dev/zero"
+ENDED_FOR_MEMORY = """
+[[gauge]]
+name = "out-of-memory"
+source = "storage.memory.ooms"
+above = 0.0
+for = "0s"
+dwell = "1s"
+then = "emergency"
+"""
 # When a starter is gone without a word HTCondor queues the job again at the end of its lease (10 min as shipped).
 LEASE = "job_lease_duration = 60"
 
@@ -220,6 +231,42 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     batch.signal(batch.wait_until_ready(younger, timeout=300))
     assert report_of(younger, timeout=300)["ok"] is True
     assert times_started(younger) == 2
+
+
+@pytest.mark.full
+def test_all_leave_when_storage_runs_out_of_memory(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
+    node.execute(f"cat >> {CONFIG} && systemctl reload beer-guard", input=ENDED_FOR_MEMORY, timeout=60)
+    guard.wait_for_state("open", timeout=120)
+    jobs = [batch.submit("burn --seconds 10 --on-signal 1") for _ in range(2)]
+    scopes = [batch.wait_until_ready(job, timeout=240) for job in jobs]
+    storage.watch()
+    time_of, struck = clock.measure(node), storage.part("storage is out of memory")
+    ended = node.execute(OUT_OF_MEMORY, timeout=120, check=False)
+    assert ended.status != 0, "it was not ended: this shows nothing"
+    guard.wait_for_state("emergency", timeout=30)
+    for job in jobs:
+        wait_until(lambda job=job: evicted(node, job), 180, "HTCondor ends it", interval=2.0, explain=guard.why)
+    named = dict(zip(("elder", "younger"), scopes, strict=True))
+    figures("storage is out of memory", storage.parts(), guard, time_of, struck + time_of.offset, named)
+    why = guard.why()
+    print(why)
+    evacuate = decision(guard, "evacuate")
+    names = {scope.rsplit("/", 1)[1] for scope in scopes}
+    assert (evacuate.cause, set(evacuate.jobs)) == ("gauge_above", names), why
+    assert not [one for one in guard.decisions() if one.action == "kill"], why
+    for job in jobs:
+        assert_queued_again(job)
+
+    # nothing starts until an operator says so
+    assert guard.state() == "emergency"
+    node.execute("beer resume --why 'it has memory again'")
+    for job in jobs:
+        batch.signal(batch.wait_until_ready(job, timeout=300))
+    for job in jobs:
+        assert report_of(job, timeout=300)["ok"] is True
+        assert times_started(job) == 2
 
 
 @pytest.mark.full
