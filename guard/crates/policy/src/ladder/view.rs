@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a step sees: the inputs, sorted by what they mean for the ladder.
 
+use std::ops::BitOr;
+
 use super::alone::{Got, Part};
 use super::memory::Memory;
 use super::{Events, Inputs};
@@ -304,7 +306,9 @@ impl View {
         view.part = part(view.slow, inputs);
         let calm = view.accused == 0 && view.strong.is_none() && view.weak.is_none();
         let well = calm && memory.freeze.is_none() && view.deaf.is_none();
-        memory.habit.note(inputs.filesystems, inputs.batch_share_now, well, now_ns);
+        let innocent = |verdict: &Verdict| memory.innocence.of(verdict.objective, now_ns);
+        let excused = inputs.verdicts.iter().map(innocent).fold(memory.quarantined, BitOr::bitor);
+        memory.habit.note(inputs.filesystems, inputs.batch_share_now, well, excused, now_ns);
         view.calm_for_ns = lasting(&mut memory.calm_since_ns, calm, now_ns);
         if memory.freeze.is_none() && view.calm_for_ns.is_some_and(|calm_ns| calm_ns >= view.dwell_ns) {
             memory.limits.forget_before();
