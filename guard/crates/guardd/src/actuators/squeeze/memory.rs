@@ -2,20 +2,17 @@
 //! Less memory for all of batch: `memory.high`, above which the kernel takes its memory back and slows it (kernel, cgroup-v2.rst).
 
 use std::path::Path;
-use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::{Context, Result};
 
-use super::{write, Knob};
+use super::Knob;
+use crate::command::{self, Unanswered};
 
 /// Not less than what a few processes need to end.
 const LEAST: u64 = 64 << 20;
 /// The largest pages that there are as a unit: the kernel rounds down to whole pages.
 const PAGE: u64 = 64 << 10;
-
-/// Of the thread that writes it; all of it is locked (`crate::memory`).
-const STACK: usize = 64 << 10;
 
 /// The knob for this share of what batch had when storage became short of memory.
 pub(super) fn knobs(had_bytes: u64, share: f32) -> Vec<Knob> {
@@ -33,60 +30,40 @@ pub(super) fn words(knobs: &[Knob], had_bytes: u64) -> String {
     }
 }
 
-/// Writes a limit in a thread of its own. It holds at once, but the kernel takes memory back for whoever writes it (mm/memcontrol.c,
-/// memory_high_write): from a slow disk that may be a long time, in which others are to be limited, and ended.
-#[derive(Debug, Default)]
-pub(super) struct Aside(Option<Receiver<Result<()>>>);
-
-impl Aside {
-    /// Waits for the end of it, but no longer than the deadline.
-    ///
-    /// # Errors
-    /// It takes longer; then nobody waits for it any more, and nothing else is written before it has ended. Or it cannot be written.
-    pub fn write(&mut self, folder: &Path, knob: &Knob, deadline: Duration) -> Result<()> {
-        let file = folder.join(knob.file);
-        if self.0.as_ref().is_some_and(|last| matches!(last.try_recv(), Err(TryRecvError::Empty))) {
-            bail!("{}: the kernel still takes memory back", file.display());
-        }
-        let (done, ended) = sync_channel(1);
-        let (folder, name, text) = (folder.to_owned(), knob.file, knob.seen.clone());
-        let writer = move || done.send(write(&folder, name, &text));
-        std::thread::Builder::new().name("memory.high".into()).stack_size(STACK).spawn(writer)?;
-        match ended.recv_timeout(deadline) {
-            Ok(written) => written,
-            Err(RecvTimeoutError::Timeout) => {
-                self.0 = Some(ended);
-                bail!("{}: the kernel takes memory back for more than {} s", file.display(), deadline.as_secs_f64())
-            }
-            Err(RecvTimeoutError::Disconnected) => bail!("{}: its writer has failed", file.display()),
-        }
+/// Writes the limit, which holds at once. But the kernel takes memory back for whoever writes it (mm/memcontrol.c, memory_high_write), from
+/// a slow disk for a long time, unless he is killed: so somebody else does it, and not for long. `Ok(false)` = it was not done by then.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn write(folder: &Path, knob: &Knob, patience: Duration) -> Result<bool> {
+    let file = folder.join(knob.file).display().to_string();
+    match command::run(Path::new("/bin/sh"), &["-c", "printf %s \"$0\" > \"$1\"", &knob.seen, &file], patience) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is::<Unanswered>() => Ok(false),
+        Err(error) => Err(error).context(file),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn nobody_waits_long_for_the_kernel_to_take_memory_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.high");
-        // Whoever opens it waits for its reader, as who writes the limit does for the kernel.
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let (mut aside, knob, deadline) = (Aside::default(), knobs(1 << 30, 0.5).remove(0), Duration::from_millis(50));
-        let mut write = || aside.write(folder.path(), &knob, deadline).map_err(|error| error.to_string());
-        assert!(write().unwrap_err().contains("for more than 0.05 s"));
-        let begun = std::time::Instant::now();
-        assert!(write().unwrap_err().contains("still") && begun.elapsed() < deadline, "one at a time");
+        std::fs::write(&path, "max\n").unwrap();
+        let knob = knobs(1 << 30, 0.5).remove(0);
+        assert!(write(folder.path(), &knob, Duration::from_secs(20)).unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "536870912");
         std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "max").unwrap();
-        // The first one ends, whenever its thread gets to it.
-        let ended = (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            write().is_ok()
-        });
-        assert!(ended && std::fs::read_to_string(&path).unwrap() == "536870912");
+        // Whoever opens it waits for its reader, as who writes the limit does for the kernel.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let begun = Instant::now();
+        assert!(!write(folder.path(), &knob, Duration::from_millis(50)).unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(write(&folder.path().join("none"), &knob, Duration::from_secs(20)).is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
 use super::freeze::IDLE_LIFTED;
-use super::{gone, now, set_property, unit, write};
+use super::{gone, now, set_property, unit};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -62,8 +62,10 @@ pub struct SqueezeActuator {
     before: [Option<Before>; OF.len()],
     /// What is so in the kernel.
     applied: [Vec<Knob>; OF.len()],
-    aside: memory::Aside,
 }
+
+/// How long the kernel may take memory back while a limit is written.
+const RECLAIM: Duration = Duration::from_secs(1);
 
 /// Of what; their places are those of [`Resource::ALL`].
 const OF: [Resource; 2] = [Resource::Cpu, Resource::Memory];
@@ -87,7 +89,6 @@ impl SqueezeActuator {
             run: run.to_owned(),
             before: Default::default(),
             applied: Default::default(),
-            aside: Default::default(),
         }
     }
 
@@ -184,19 +185,28 @@ impl SqueezeActuator {
         Some(Squeezed { of: resource.name(), has: Some(words), seen })
     }
 
-    fn set(&mut self, resource: Resource, knobs: &[Knob]) -> Result<()> {
+    fn set(&self, resource: Resource, knobs: &[Knob]) -> Result<()> {
         if knobs.is_empty() {
             bail!("{}: it cannot be said which CPUs there are", self.slice.display());
         }
         if resource == Resource::Memory {
-            // The kernel takes memory back for whoever writes this, and that is not to be PID 1.
-            knobs.iter().try_for_each(|knob| self.aside.write(&self.slice, knob, self.deadline))?;
+            // PID 1 is not to wait for the kernel either. Systemd puts back what it knows of when it changes anything else there, and then
+            // it has drifted.
+            for knob in knobs {
+                if !memory::write(&self.slice, knob, RECLAIM)? {
+                    return self.is_so(knobs);
+                }
+            }
         }
         let told = knobs.iter().map(|knob| format!("{}={}", knob.property, knob.value));
         // What this share does not need is as it was before.
         let before = self.before[resource as usize].iter().flat_map(|before| &before.assignments);
         let unneeded = |word: &&String| knobs.iter().all(|knob| !word.starts_with(&format!("{}=", knob.property)));
         self.systemctl(told.chain(before.filter(unneeded).cloned()).collect())?;
+        self.is_so(knobs)
+    }
+
+    fn is_so(&self, knobs: &[Knob]) -> Result<()> {
         knobs.iter().try_for_each(|knob| match now(&self.slice, knob.file) {
             Some(now) if now == knob.seen => Ok(()),
             _ if lifted(&self.slice, &self.run, knob) => Ok(()),
