@@ -30,8 +30,9 @@ pub fn load(path: &Path) -> Result<Config> {
 
 /// What may be expected of each objective: of its detector, where one of so many disks becomes `step` times slower, and of its error budget.
 pub fn stated(config: &Config, disks: usize, step: f64) -> Vec<String> {
-    let whose = if disks == 1 { String::new() } else { format!(" of one of {disks} disks") };
     let line = |objective: &policy::Objective| {
+        let disks = if objective.filesystem.contains('*') { disks } else { 1 };
+        let whose = if disks == 1 { String::new() } else { format!(" of one of {disks} disks") };
         let stated = policy::detector::stated(objective, disks, step, config.control_loop.tick_ns);
         let rate = stated_rate(objective);
         let ms = |requests: f64| requests / rate * 1e3;

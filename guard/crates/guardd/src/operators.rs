@@ -69,6 +69,7 @@ impl Operators {
         let frozen = Frozen(config.paths.run.join(Frozen::FILE));
         if let Some(until_ns) = frozen.until_ns(clock.monotonic_ns()).filter(|_| !config.node.dry_run) {
             shared.orders.freeze_until_ns.store(until_ns, Ordering::Relaxed);
+            eprintln!("<5>all jobs stand still: an order to an earlier guard holds ({})", frozen.0.display());
         }
         let listener = make(&config.paths.run.join(SOCKET))?;
         listener.set_nonblocking(true).context(SOCKET)?;
@@ -124,14 +125,17 @@ impl Operators {
                 orders.freeze_until_ns.store(0, Ordering::Relaxed);
                 orders.resumed.store(true, Ordering::Relaxed);
                 let thawed = self.frozen.set(None);
-                match self.drained.set(false, &by, "") {
-                    Err(error) => Err(format!("the node stays drained: {error:#}")),
-                    Ok(()) => {
-                        orders.drained.store(false, Ordering::Relaxed);
-                        thawed
-                            .map(|()| "jobs start again when all objectives have had slack for long enough".to_owned())
-                            .map_err(|error| format!("jobs would stand still again if the guard restarted: {error:#}"))
+                let opened = self.drained.set(false, &by, "");
+                orders.drained.store(opened.is_err(), Ordering::Relaxed);
+                let faults = [
+                    opened.map_err(|error| format!("the node stays drained: {error:#}")),
+                    thawed.map_err(|error| format!("jobs would stand still again if the guard restarted: {error:#}")),
+                ];
+                match faults.into_iter().filter_map(Result::err).collect::<Vec<_>>() {
+                    none if none.is_empty() => {
+                        Ok("jobs start again when all objectives have had slack for long enough".to_owned())
                     }
+                    faults => Err(faults.join("; ")),
                 }
             }
             Order::Freeze { .. } if self.dry_run => {
@@ -219,7 +223,12 @@ impl Frozen {
 
     fn set(&self, until_ns: Option<u64>) -> Result<()> {
         match until_ns {
-            Some(ns) => std::fs::write(&self.0, format!("{ns}\n")).with_context(|| self.0.display().to_string()),
+            // At once: half of it would end the order before.
+            Some(ns) => {
+                let new = self.0.with_extension("new");
+                let written = std::fs::write(&new, format!("{ns}\n")).and_then(|()| std::fs::rename(&new, &self.0));
+                written.with_context(|| self.0.display().to_string())
+            }
             None => gone(&self.0),
         }
     }

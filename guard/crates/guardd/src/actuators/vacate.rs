@@ -31,6 +31,7 @@ pub struct VacateActuator {
     identities: Identities,
     deadline: Duration,
     file: PathBuf,
+    told: String,
     kept: BTreeMap<Box<str>, Kept>,
 }
 
@@ -52,7 +53,14 @@ impl VacateActuator {
     /// `slice` is the folder of the cgroup of the jobs, `root` normally `/`. Touches nothing yet.
     pub fn new(root: &Path, slice: &Path, run: &Path, deadline: Duration) -> Self {
         let identities = Identities::new(root, slice);
-        VacateActuator { slice: slice.into(), identities, deadline, file: run.join(Self::SLOTS), kept: BTreeMap::new() }
+        VacateActuator {
+            slice: slice.into(),
+            identities,
+            deadline,
+            file: run.join(Self::SLOTS),
+            told: String::new(),
+            kept: BTreeMap::new(),
+        }
     }
 
     /// Containers whose starter has been gone for `grace`. Whose starter is not known is none of them.
@@ -80,22 +88,24 @@ impl VacateActuator {
         self.kept.iter().filter(|(_, kept)| orphan(kept)).map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Tells HTCondor who is to leave.
+    /// Tells HTCondor who is to leave; `Ok(true)` = it had been told so, and somebody else has changed it.
     ///
     /// # Errors
     /// The file cannot be written; the next call tries again.
-    pub fn tell(&mut self, leavers: &[Leaver]) -> Result<()> {
+    pub fn tell(&mut self, leavers: &[Leaver]) -> Result<bool> {
         let mut slots: Vec<String> = leavers.iter().map(|leaver| self.identities.of(&leaver.scope).slot).collect();
         slots.retain(|slot| !slot.is_empty());
         slots.sort_unstable();
         let text = slots.join(",") + "\n";
         // Somebody else may have changed it, and then HTCondor would end nobody until it is too late for all.
         if std::fs::read_to_string(&self.file).is_ok_and(|told| told == text) {
-            return Ok(());
+            self.told = text;
+            return Ok(false);
         }
         let new = self.file.with_extension("new");
         std::fs::write(&new, &text).with_context(|| format!("{}", new.display()))?;
-        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))
+        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))?;
+        Ok(std::mem::replace(&mut self.told, text) == self.told)
     }
 
     /// Is it known that nobody of HTCondor will end it?
@@ -223,13 +233,13 @@ mod tests {
         assert_eq!(told(), "slot1_2\n");
         for change in ["", "slot1_1\n"] {
             std::fs::write(node.path().join("own/vacate"), change).unwrap();
-            actuator.tell(&[leaver("docker-0a.scope")]).unwrap();
+            assert!(actuator.tell(&[leaver("docker-0a.scope")]).unwrap());
             assert_eq!(told(), "slot1_2\n", "somebody else changed it");
         }
         std::fs::remove_file(node.path().join("own/vacate")).unwrap();
-        actuator.tell(&[leaver("docker-0a.scope")]).unwrap();
+        assert!(actuator.tell(&[leaver("docker-0a.scope")]).unwrap());
         assert_eq!(told(), "slot1_2\n", "somebody else removed it");
-        actuator.tell(&[]).unwrap();
+        assert!(!actuator.tell(&[leaver("docker-0a.scope")]).unwrap() && !actuator.tell(&[]).unwrap());
         assert_eq!(told(), "\n");
         std::fs::remove_dir_all(node.path().join("own")).unwrap();
         assert!(actuator.tell(&[leaver("docker-0a.scope")]).unwrap_err().to_string().contains("vacate.new"));

@@ -102,7 +102,13 @@ impl Departures {
                 eprintln!("<4>{error:#}: HTCondor is not told which jobs are to leave")
             }
             Err(_) => {}
-            Ok(()) => self.mute = false,
+            Ok(changed) => {
+                self.mute = false;
+                if changed {
+                    Shared::count(&self.shared.limit_drifts);
+                    eprintln!("<4>somebody else had changed which jobs are to leave: HTCondor is told again");
+                }
+            }
         }
         for leaver in leavers.iter() {
             // Whom HTCondor does not know of it will not end, however long one waits.
