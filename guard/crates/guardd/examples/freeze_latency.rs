@@ -41,7 +41,8 @@ struct Arguments {
     /// Spinning tasks in the cgroup of the jobs.
     #[arg(long, default_value_t = 2)]
     tasks: usize,
-    /// Job containers in it: a cgroup with a sleeping task each. Without the io controller they have no io.stat.
+    /// Job containers in it: a cgroup with a sleeping task each. They have io.stat and memory.stat only below a cgroup with such
+    /// controllers ($BEER_TEST_CGROUP), and with no spinning tasks.
     #[arg(long, default_value_t = 0)]
     jobs: usize,
     /// Empty cgroups beside it, as a node full of services has.
@@ -73,7 +74,10 @@ fn main() {
     let arguments = Arguments::parse();
     let folders = NodeFolders::new();
     let mut jobs = TestCgroup::new("bench").expect("a cgroup2 mount is needed");
-    jobs.spin(arguments.tasks);
+    match arguments.tasks {
+        0 => jobs.delegate(),
+        tasks => jobs.spin(tasks),
+    }
     // Dropped before their parents.
     let others = TestCgroup::new("others").expect("a cgroup2 mount is needed");
     let _others: Vec<TestCgroup> = (0..arguments.cgroups).map(|number| others.child(&format!("{number}"))).collect();
@@ -81,7 +85,9 @@ fn main() {
     let config = folders.path("guard.toml");
     // Free again when the guard wants it.
     let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    std::fs::write(&config, folders.config(&jobs.path, &settings(&arguments, metrics))).unwrap();
+    let text = folders.config(&jobs.path, &settings(&arguments, metrics));
+    let proc = proc_with_disks(&folders, arguments.filesystems);
+    std::fs::write(&config, text.replacen("[paths]", &format!("[paths]\nproc = \"{}\"", proc.display()), 1)).unwrap();
     let mut load = Load::new(&folders, &arguments);
     let guard = Guard::start(&arguments, &config);
     let cost = cost(&arguments, &folders, &mut load, guard.0.id(), metrics);
@@ -131,6 +137,21 @@ fn container(jobs: &TestCgroup, number: usize) -> TestCgroup {
     container
 }
 
+/// A procfs with the disks of the segment, which do nothing; all else is the real one's.
+fn proc_with_disks(folders: &NodeFolders, disks: usize) -> PathBuf {
+    let folder = folders.path("proc");
+    std::fs::create_dir(&folder).unwrap();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name != "diskstats" && name.parse::<u32>().is_err() {
+            std::os::unix::fs::symlink(format!("/proc/{name}"), folder.join(name)).unwrap();
+        }
+    }
+    let line = |disk| format!("   8 {disk} sd{disk} 10 0 80 80 10 0 80 80 0 90 160 0 0 0 0 0 0\n");
+    std::fs::write(folder.join("diskstats"), (0..disks).map(line).collect::<Vec<_>>().concat()).unwrap();
+    folder
+}
+
 /// The shipped configuration, but for what would make a trial longer than needed.
 fn settings(arguments: &Arguments, metrics: SocketAddr) -> String {
     format!(
@@ -177,7 +198,7 @@ struct Load {
 impl Load {
     fn new(folders: &NodeFolders, arguments: &Arguments) -> Self {
         let names: Vec<String> = (0..arguments.filesystems).map(|number| format!("/data/{number:02}")).collect();
-        let filesystems: Vec<_> = names.iter().map(|name| (name.as_str(), 8, 0)).collect();
+        let filesystems: Vec<_> = names.iter().zip(0..).map(|(name, disk)| (name.as_str(), 8, disk)).collect();
         let writer = SegmentWriter::create(&folders.segment(), 1, &filesystems, 256, 64).unwrap();
         Load {
             writer,

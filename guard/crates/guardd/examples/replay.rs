@@ -206,6 +206,8 @@ impl Player {
 
 fn main() {
     let arguments = Arguments::parse();
+    let most = arguments.share * if arguments.bursts > 0.0 { 2.0 } else { 1.0 };
+    assert!((0.0..=1.0).contains(&most), "--share: batch would do {most} of the work");
     let trace = Trace::read(std::io::stdin().lock());
     let block = (arguments.block * 1e9) as u64;
     let mut random = Random::new(arguments.seed);

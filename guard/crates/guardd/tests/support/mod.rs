@@ -146,6 +146,14 @@ impl TestCgroup {
         TestCgroup { path, tasks: Vec::new() }
     }
 
+    /// Its children get the controllers that it has, and with them `io.stat` and `memory.stat`. Not where it has tasks of its own
+    /// (kernel, cgroup-v2.rst, "No Internal Process Constraint").
+    pub fn delegate(&self) {
+        for controller in std::fs::read_to_string(self.path.join("cgroup.controllers")).unwrap().split_whitespace() {
+            self.write("cgroup.subtree_control", &format!("+{controller}"));
+        }
+    }
+
     /// Tasks that use all the CPU they get.
     pub fn spin(&mut self, tasks: usize) {
         self.run(tasks, "while :; do :; done");
