@@ -43,7 +43,8 @@ def made(freezes: int, frozen_share: float, awake: int, evictions: int = 0) -> R
         "frozen_share": frozen_share,
         "days": 5.0,
     }
-    played = [{**counts, **case, "freezes": freezes} for case in false_actions.PLAYED]
+    of = [(case["share"], case.get("bursts", 0.0)) for case in false_actions.PLAYED]
+    played = [{**counts, "share": share, "bursts_seconds": bursts, "freezes": freezes} for share, bursts in of]
     data = {"played": played, "awake": {"requests_in_trace": 30000, "seconds_in_trace": 360.0, "freezes": awake}}
     return Record("false-actions", {"days": 5.0, "block": 10.0}, {}, data)
 
@@ -51,7 +52,9 @@ def made(freezes: int, frozen_share: float, awake: int, evictions: int = 0) -> R
 def test_one_freeze_a_day_is_allowed_and_a_guard_that_sleeps_is_not() -> None:
     good = made(freezes=5, frozen_share=0.0004, awake=3)
     assert false_actions.study(good)["reached"]
-    assert "8.00" in false_actions.show(good, false_actions.study(good))
+    shown = false_actions.show(good, false_actions.study(good))
+    assert "8.00" in shown
+    assert "in bursts of 10 s" in shown
     for bad in (made(6, 0.0004, 3), made(5, 0.002, 3), made(5, 0.0004, 3, evictions=1)):
         assert "NOT reached" in false_actions.show(bad, false_actions.study(bad))
     asleep = made(0, 0.0, 0)
