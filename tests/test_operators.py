@@ -160,7 +160,7 @@ def test_a_freeze_by_order_outlives_the_guard_and_a_suspended_node(
     storage.part("the node sleeps")
     pid = guard.pid()
     slept_before = float(node.execute(f"python3 -c '{SLEPT}'").stdout)
-    node.execute(f"rtcwake --mode freeze --seconds {SUSPENDED}", timeout=120)
+    node.execute(f"rtcwake --mode mem --seconds {SUSPENDED}", timeout=120)
     slept = float(node.execute(f"python3 -c '{SLEPT}'").stdout) - slept_before
     assert slept > SUSPENDED / 2, f"the node slept for {slept:.1f} s"
     storage.part("awake")
