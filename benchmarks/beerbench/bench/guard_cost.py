@@ -5,8 +5,8 @@ Shows: CPU time of all its threads, its resident memory and the time of a tick o
 filesystems and nothing is wrong; what as many wake-ups of a thread that does nothing cost in the same run; whether its
 memory grows between two runs of different length; whether the cost is linear in disks and in jobs (medians of rounds in
 which all sizes take turns).
-Does not show: the cost while it acts; nor that of io.stat and memory.stat by job, which a cgroup tree without
-controllers lacks (5 % more, benchmarks/runs/2026-11-29-2-core).
+Does not show: the cost while it acts; nor that of io.stat and memory.stat by job, which the jobs of this benchmark lack
+(some 5 % more, benchmarks/runs/2026-11-29-2-core).
 """
 
 from __future__ import annotations
