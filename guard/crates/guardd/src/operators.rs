@@ -18,7 +18,7 @@ use policy::Config;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::actuators::gone;
+use crate::actuators::{gone, replace};
 use crate::clock::Clock;
 use crate::passwd;
 use crate::report::Message;
@@ -224,11 +224,7 @@ impl Frozen {
     fn set(&self, until_ns: Option<u64>) -> Result<()> {
         match until_ns {
             // At once: half of it would end the order before.
-            Some(ns) => {
-                let new = self.0.with_extension("new");
-                let written = std::fs::write(&new, format!("{ns}\n")).and_then(|()| std::fs::rename(&new, &self.0));
-                written.with_context(|| self.0.display().to_string())
-            }
+            Some(ns) => replace(&self.0, &format!("{ns}\n")),
             None => gone(&self.0),
         }
     }

@@ -7,9 +7,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::io_max::{IoMaxActuator, Limit, LITTLE, PROPERTIES};
+use super::replace;
 use super::squeeze::Squeezed;
 use crate::signals::parse_device;
 
@@ -128,10 +129,7 @@ impl DisksActuator {
     pub fn know(&self, disks: &[(u32, u32)]) -> Result<()> {
         let path = self.run.join(Self::KNOWN);
         let lines: Vec<String> = disks.iter().map(|(major, minor)| format!("{major}:{minor}\n")).collect();
-        let fresh = path.with_extension("new");
-        std::fs::write(&fresh, lines.concat())
-            .and_then(|()| std::fs::rename(&fresh, &path))
-            .with_context(|| format!("{}", path.display()))
+        replace(&path, &lines.concat())
     }
 
     /// Has the kernel make ready what `io.max` needs on these disks, and changes nothing: since Linux 6.10 it does so with the first

@@ -52,6 +52,13 @@ fn write(folder: &Path, file: &str, text: &str) -> Result<()> {
         .with_context(|| format!("{}", path.display()))
 }
 
+/// Writes a file of the run folder in one piece: whoever reads it sees what was there before, or all of it.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).with_context(|| format!("{}", new.display()))?;
+    std::fs::rename(&new, path).with_context(|| format!("{}", path.display()))
+}
+
 /// Removes a file that may be gone already.
 pub(crate) fn gone(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, Context, Result};
 use policy::squeeze::Resource;
 
+use super::replace;
 use super::squeeze::Squeezed;
 use crate::command;
 
@@ -88,10 +89,7 @@ impl NetworkActuator {
     }
 
     fn set(&self, rate: &str) -> Result<()> {
-        let fresh = self.asked.with_extension("new");
-        std::fs::write(&fresh, format!("{rate}\n"))
-            .and_then(|()| std::fs::rename(&fresh, &self.asked))
-            .with_context(|| format!("{}", self.asked.display()))?;
+        replace(&self.asked, &format!("{rate}\n"))?;
         // It may have been done after nobody waited for it any more.
         let told = || self.told().map(|(told, _)| told);
         if told().as_deref() == Some(rate) {

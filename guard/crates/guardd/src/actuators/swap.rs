@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{bail, Context, Result};
 
 use super::squeeze::Squeezed;
-use super::{gone, now, set_property, unit};
+use super::{gone, now, replace, set_property, unit};
 
 /// Keeps it as it is wanted.
 pub struct SwapActuator {
@@ -85,11 +85,7 @@ impl SwapActuator {
     fn take(&self, before: Option<&str>) -> Result<()> {
         if let Some(limit) = before {
             // Known before it is done: a guard that comes back must know what to give back.
-            let path = self.run.join(Self::MEMORY);
-            let fresh = path.with_extension("new");
-            std::fs::write(&fresh, limit)
-                .and_then(|()| std::fs::rename(&fresh, &path))
-                .with_context(|| format!("{}", path.display()))?;
+            replace(&self.run.join(Self::MEMORY), limit)?;
         }
         self.set("0")?;
         match now(&self.slice, Self::FILE) {

@@ -14,6 +14,7 @@ use kernfs::KernFile;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, Pid, PidfdFlags, Signal};
 
+use super::replace;
 use crate::identity::{Identities, Keeper, Starter};
 
 /// A job that is to leave.
@@ -102,9 +103,7 @@ impl VacateActuator {
             self.told = text;
             return Ok(false);
         }
-        let new = self.file.with_extension("new");
-        std::fs::write(&new, &text).with_context(|| format!("{}", new.display()))?;
-        std::fs::rename(&new, &self.file).with_context(|| format!("{}", self.file.display()))?;
+        replace(&self.file, &text)?;
         Ok(std::mem::replace(&mut self.told, text) == self.told)
     }
 

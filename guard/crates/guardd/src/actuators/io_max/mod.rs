@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use intf::status::LimitStatus;
 use kernfs::io_max::IoMax;
 
-use super::{set_property, write};
+use super::{replace, set_property, write};
 use crate::command;
 
 /// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
@@ -367,8 +367,7 @@ impl IoMaxActuator {
                 text += &format!("{scope} {}\n", before.line());
             }
         }
-        let fresh = self.memory.with_extension("new");
-        let _ = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, &self.memory));
+        let _ = replace(&self.memory, &text);
     }
 }
 

@@ -13,7 +13,7 @@ use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
 use super::freeze::IDLE_LIFTED;
-use super::{gone, now, set_property, unit};
+use super::{gone, now, replace, set_property, unit};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -301,10 +301,7 @@ impl SqueezeActuator {
             std::fs::write(self.run.join(Self::TIDY), "").with_context(|| format!("{}", self.run.display()))?;
             return gone(&path);
         }
-        let fresh = path.with_extension("new");
-        std::fs::write(&fresh, text)
-            .and_then(|()| std::fs::rename(&fresh, &path))
-            .with_context(|| format!("{}", path.display()))
+        replace(&path, &text)
     }
 
     fn systemctl(&self, properties: Vec<String>) -> Result<()> {
