@@ -19,6 +19,7 @@ use policy::bits::contains;
 use policy::{Config, GaugeState, Level, SignalState};
 
 use crate::clock::Clock;
+use crate::metrics::names;
 use crate::metrics::render::Renderer;
 use crate::metrics::server::Server;
 use crate::shared::{lock, Shared, Snapshot};
@@ -33,8 +34,6 @@ pub struct Publisher {
     told: bool,
     status: StatusFile,
     shared: Arc<Shared>,
-    /// The control loop's last view; kept so that it can be copied without allocating anew.
-    view: Snapshot,
 }
 
 impl Publisher {
@@ -47,7 +46,6 @@ impl Publisher {
             renderer: Renderer::new(config, Arc::clone(shared), Arc::clone(clock), locked),
             status: StatusFile::new(config, shared, clock),
             shared: Arc::clone(shared),
-            view: Snapshot::default(),
         }
     }
 
@@ -56,14 +54,9 @@ impl Publisher {
         let period = Duration::from_secs(1);
         while !shutdown.load(Ordering::Relaxed) {
             // Without it `beer status` says how old the file is; there is nobody else to tell.
-            look(&mut self.view, &self.shared);
-            let _ = self.status.write(&self.view);
+            let _ = self.status.write(&look(&self.shared));
             self.listen();
-            let (renderer, view, shared) = (&mut self.renderer, &mut self.view, &self.shared);
-            let mut page = || {
-                look(view, shared);
-                renderer.render(view)
-            };
+            let mut page = || self.renderer.render(&look(&self.shared));
             match &mut self.server {
                 Some(server) => server.serve(period, &mut page),
                 None => std::thread::sleep(period),
@@ -85,8 +78,9 @@ impl Publisher {
     }
 }
 
-fn look(view: &mut Snapshot, shared: &Shared) {
-    view.clone_from(&lock(&shared.snapshot));
+/// The control loop's last view.
+fn look(shared: &Shared) -> Snapshot {
+    lock(&shared.snapshot).clone()
 }
 
 /// `status.json`.
@@ -118,7 +112,7 @@ impl StatusFile {
         if view.at_ns == 0 {
             return Ok(());
         }
-        let text = serde_json::to_vec_pretty(&self.status(view)).context("status")?;
+        let text = serde_json::to_vec(&self.status(view)).context("status")?;
         let new = self.path.with_extension("json.new");
         std::fs::write(&new, text).with_context(|| format!("{}", new.display()))?;
         std::fs::rename(&new, &self.path).with_context(|| format!("{}", self.path.display()))
@@ -252,14 +246,22 @@ impl StatusFile {
     }
 
     fn filesystems(&self, view: &Snapshot) -> Vec<FilesystemStatus> {
-        let names = lock(&self.shared.names);
-        let sample = |metric, index: usize| {
-            let of = view.samples.iter().filter(|sample| std::ptr::eq(sample.metric, metric));
-            let mut of = of.filter(|sample| sample.label == Label::Filesystem(index as u16));
-            of.next().map_or(0, |sample| sample.value as u32)
-        };
+        let known = Arc::clone(&lock(&self.shared.names));
+        let mut readers = vec![0; view.loads.len()];
+        let mut writers = readers.clone();
+        for sample in &view.samples {
+            let Label::Filesystem(index) = sample.label else { continue };
+            let open = match sample.metric {
+                metric if std::ptr::eq(metric, &names::OPEN_READERS) => &mut readers,
+                metric if std::ptr::eq(metric, &names::OPEN_WRITERS) => &mut writers,
+                _ => continue,
+            };
+            if let Some(open) = open.get_mut(usize::from(index)) {
+                *open = sample.value as u32;
+            }
+        }
         let status = |(index, load): (usize, &policy::FilesystemLoad)| FilesystemStatus {
-            path: names.filesystems.get(index).cloned().unwrap_or_default(),
+            path: known.filesystems.get(index).cloned().unwrap_or_default(),
             device: device(view.disks.get(index)),
             quarantined: contains(view.quarantined, index),
             filled: contains(view.filled, index),
@@ -268,8 +270,8 @@ impl StatusFile {
             storage_in_flight: load.storage_in_flight,
             batch_in_flight: load.batch_in_flight,
             batch_share: view.batch_share.get(index).filter(|s| s.is_finite()).map(|share| f64::from(*share)),
-            open_readers: sample(&crate::metrics::names::OPEN_READERS, index),
-            open_writers: sample(&crate::metrics::names::OPEN_WRITERS, index),
+            open_readers: readers[index],
+            open_writers: writers[index],
         };
         view.loads.iter().enumerate().map(status).collect()
     }

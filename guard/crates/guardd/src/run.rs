@@ -32,11 +32,9 @@ use crate::{memory, signals};
 /// Pages of stack that each thread touches are locked; deep recursion has no place here.
 const STACK: usize = 256 << 10;
 
-/// How often the other threads are looked after. Each look costs a wake-up; a stop of the service waits for one.
-const LOOK: Duration = Duration::from_millis(200);
-
-/// How often systemd is told; WatchdogSec= is five times that.
-const TELL: Duration = Duration::from_millis(400);
+/// How often the other threads are looked after and systemd is told; WatchdogSec= is five times that. Each look costs a wake-up; a
+/// stop of the service waits for one.
+const LOOK: Duration = Duration::from_millis(400);
 
 /// Guards the node until the flag is up; takes over a new configuration when `reload` is wanted.
 ///
@@ -116,7 +114,6 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
 fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Result<()> {
     let notifier = Notifier::from_environment();
     let mut seen = 0;
-    let mut told = Instant::now();
     let mut ready = false;
     while !shutdown.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
@@ -129,8 +126,8 @@ fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Re
             ready = true;
             notifier.ready();
         }
-        if ticks != seen && told.elapsed() >= TELL {
-            (seen, told) = (ticks, Instant::now());
+        if ticks != seen {
+            seen = ticks;
             let view = lock(&shared.snapshot);
             let (state, reason) = (view.state, view.reason);
             drop(view);

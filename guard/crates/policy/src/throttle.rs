@@ -136,7 +136,7 @@ pub struct Throttles([Option<Throttle>; DISKS]);
 impl Throttles {
     /// None?
     pub fn is_empty(&self) -> bool {
-        self.0 == [None; DISKS]
+        self.0.iter().all(Option::is_none)
     }
 
     /// Each of them.

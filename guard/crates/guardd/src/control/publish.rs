@@ -44,7 +44,7 @@ impl<F: Freezer> ControlLoop<F> {
         copy(self.board.evaluator.filesystems(), &mut view.loads);
         copy(&self.board.disks, &mut view.disks);
         copy(&self.board.batch_share, &mut view.batch_share);
-        copy(&self.board.histograms.0, &mut view.histograms.0);
+        view.histograms.clone_from(&self.board.histograms);
         view.samples.clear();
         view.signals.clear();
         for slot in &self.signals {

@@ -132,7 +132,7 @@ impl Renderer {
     /// The guard itself.
     fn own(&mut self, view: &Snapshot, out: &mut Exposition) {
         let shared = &self.shared;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let load = |counter: &AtomicU64| load(counter) as f64;
         out.single(&names::JOURNAL_RECORDS, load(&shared.journal_records));
         out.single(&names::JOURNAL_ERRORS, load(&shared.journal_errors));
         out.single(&names::LIMIT_DRIFTS, load(&shared.limit_drifts));
@@ -266,7 +266,7 @@ fn throttles(view: &Snapshot, names: &Names, out: &mut Exposition) {
 fn latencies(view: &Snapshot, names: &Names, out: &mut Exposition) {
     // Series that never had a request are left out: 96 filesystems have 1824.
     let used = |with_bytes: bool| {
-        let busy = view.histograms.0.iter().enumerate().filter(|(_, histogram)| histogram.operations > 0);
+        let busy = view.histograms.0.iter().enumerate().filter(|(_, histogram)| load(&histogram.operations) > 0);
         busy.filter_map(move |(index, histogram)| {
             let series = SeriesId::from_index(u32::try_from(index).ok()?)?;
             let (op, class) = (op_name(series.kind.op()), class_name(series.kind.class()));
@@ -281,16 +281,16 @@ fn latencies(view: &Snapshot, names: &Names, out: &mut Exposition) {
     let bounds = BOUNDS.map(|power| (1u64 << power) as f64 / 1e9);
     let mut family = out.family(&names::STORAGE_LATENCY);
     for (labels, histogram) in used(false) {
-        family.histogram(&labels, &bounds, &histogram.buckets, seconds(histogram.sum_ns));
+        family.histogram(&labels, &bounds, &histogram.buckets.each_ref().map(load), seconds(load(&histogram.sum_ns)));
     }
     let mut family = out.family(&names::STORAGE_ERRORS);
     for (labels, histogram) in used(false) {
-        family.sample(&labels, histogram.errors as f64);
+        family.sample(&labels, load(&histogram.errors) as f64);
     }
     if used(true).next().is_some() {
         let mut family = out.family(&names::STORAGE_BYTES);
         for (labels, histogram) in used(true) {
-            family.sample(&labels, histogram.bytes as f64);
+            family.sample(&labels, load(&histogram.bytes) as f64);
         }
     }
 }
@@ -320,6 +320,10 @@ fn samples(view: &Snapshot, names: &Names, out: &mut Exposition) {
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
 fn flag(set: bool) -> f64 {

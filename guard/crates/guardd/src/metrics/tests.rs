@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole page from a fixture, and the list of metrics against the documentation.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use intf::journal::Outcome;
@@ -14,7 +15,7 @@ use super::names;
 use super::render::Renderer;
 use crate::clock::Clock;
 use crate::shared::{lock, Shared, SignalHealth, Snapshot};
-use crate::signals::{Histogram, Label, Reading, Sample};
+use crate::signals::{Histograms, Label, Reading, Sample};
 
 struct At;
 impl Clock for At {
@@ -63,10 +64,14 @@ fn view() -> Snapshot {
     view.throttles.begin(1, [3, 5].into_iter().collect(), 0.05, 1);
     let load = FilesystemLoad { oldest_ns: 1_500_000_000, storage_in_flight: 3, ..FilesystemLoad::default() };
     view.loads = vec![load, FilesystemLoad { batch_in_flight: 2, ..FilesystemLoad::default() }];
-    view.histograms.0 = vec![Histogram::default(); 2 * KINDS];
-    let histogram = &mut view.histograms.0[series.index()];
-    (histogram.operations, histogram.sum_ns, histogram.bytes, histogram.errors) = (6, 90_000_000, 393_216, 1);
-    (histogram.buckets[0], histogram.buckets[5], histogram.buckets[14]) = (1, 4, 1);
+    view.histograms = Histograms::new(2 * KINDS);
+    let histogram = &view.histograms.0[series.index()];
+    let put = |counter: &AtomicU64, value| counter.store(value, Ordering::Relaxed);
+    put(&histogram.operations, 6);
+    put(&histogram.sum_ns, 90_000_000);
+    put(&histogram.bytes, 393_216);
+    put(&histogram.errors, 1);
+    [(0, 1), (5, 4), (14, 1)].into_iter().for_each(|(bucket, count)| put(&histogram.buckets[bucket], count));
     view.samples = vec![
         Sample { metric: &names::SEGMENT_RESTARTS, label: Label::None, value: 1.0 },
         Sample { metric: &names::DISK_AWAIT, label: Label::Filesystem(0), value: 0.0085 },

@@ -76,7 +76,7 @@ impl Visitor for Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use intf::segment::{Kind, SeriesId, BUCKETS};
+    use intf::segment::{Kind, SeriesId};
 
     const S: u64 = 1_000_000_000;
 
@@ -88,7 +88,7 @@ mod tests {
     fn requests(traffic: &mut Traffic, op: Op, class: Class, operations: u64) {
         let series = SeriesId { filesystem: 0, kind: Kind::of(op, class).unwrap() };
         let (bytes, sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0, 0);
-        let buckets = &[0; BUCKETS];
+        let buckets = &[];
         traffic.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets });
     }
 

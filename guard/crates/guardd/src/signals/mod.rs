@@ -24,7 +24,7 @@ pub use condition::Worst;
 pub use daemons::{Daemons, Work};
 pub use device::disk_of;
 pub(crate) use device::{device_below, device_named, disks_below, parse_device, whole_disk};
-pub use latency::{Histogram, Histograms, BOUNDS};
+pub use latency::{Histograms, BOUNDS};
 
 /// How often a disk is looked at when somebody waits for the answer.
 const HURRIED_NS: u64 = 100_000_000;

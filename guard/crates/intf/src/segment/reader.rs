@@ -6,7 +6,7 @@ use super::error::{Reason, SegmentError};
 use super::header::{u32_at, u64_at, Header, FIXED_BYTES};
 use super::layout::{self, header as field, SeriesId, BUCKETS, SERIES_STRIDE, SLOT_STRIDE};
 use super::open::{self, Identity, Opened};
-use super::record::{decode_client, Record, Slot};
+use super::record::{changed_lines, decode_client, Record, Slot, LINE};
 use super::visit::{Filesystem, Visitor};
 use std::path::Path;
 use std::sync::Arc;
@@ -159,9 +159,10 @@ struct Segment {
     filesystems: Vec<Filesystem>,
     /// `None` = nothing was done of that kind there: so it stays for most kinds on most filesystems, and each takes a kilobyte.
     before: Vec<Option<Box<Record>>>,
-    changes: Vec<u32>,
-    record: Record,
-    difference: [u32; BUCKETS],
+    /// The change counters, as read.
+    changes: Vec<u8>,
+    record: Box<Record>,
+    buckets: Vec<(usize, u32)>,
     /// As large as the largest section that is read at once: changes, slots, filesystems or clients.
     buffer: Vec<u8>,
 }
@@ -192,9 +193,9 @@ impl Segment {
             fixed,
             filesystems: Vec::with_capacity(sections.filesystems as usize),
             before: vec![None; sections.series()],
-            changes: vec![0; sections.series()],
-            record: Record::ZERO,
-            difference: [0; BUCKETS],
+            changes: vec![0; 4 * sections.series()],
+            record: Box::new(Record::ZERO),
+            buckets: Vec::with_capacity(BUCKETS),
             buffer: vec![0; largest.into_iter().max().unwrap_or(0)],
             header,
         };
@@ -211,15 +212,11 @@ impl Segment {
             self.filesystems.push(Filesystem::parse(index, record)?);
         }
         self.read_changes()?;
+        self.changes.copy_from_slice(&self.buffer[..4 * sections.series()]);
         for index in 0..sections.series() {
-            self.changes[index] = u32_at(&self.buffer, 4 * index);
-        }
-        for index in 0..sections.series() {
-            let raw = &mut self.buffer[..SERIES_STRIDE];
-            open::read_exact(&self.file, raw, sections.series_offset + (index * SERIES_STRIDE) as u64)?;
-            self.record.decode(raw);
-            if self.record != Record::ZERO {
-                self.before[index] = Some(Box::new(self.record.clone()));
+            self.read_record(index)?;
+            if *self.record != Record::ZERO {
+                self.before[index] = Some(self.record.clone());
             }
         }
         Ok(())
@@ -253,33 +250,45 @@ impl Segment {
         }
     }
 
+    /// A series record, into `record`.
+    fn read_record(&mut self, index: usize) -> Result<(), Reason> {
+        let offset = self.header.sections.series_offset + (index * SERIES_STRIDE) as u64;
+        open::read_exact(&self.file, self.record.bytes(), offset)
+    }
+
     /// Reports the series whose change counter moved.
     fn visit_series(&mut self, poll: &mut Poll, visitor: &mut dyn Visitor) -> Result<(), Reason> {
-        let sections = self.header.sections;
         self.read_changes()?;
-        let mut raw = [0; SERIES_STRIDE];
-        for index in 0..sections.series() {
-            let change = u32_at(&self.buffer, 4 * index);
-            if change == self.changes[index] {
-                continue;
+        let bytes = self.changes.len();
+        let mut looked = 0;
+        loop {
+            let Some(line) = changed_lines(&self.buffer[..bytes], &self.changes, looked).next() else { return Ok(()) };
+            looked = (line + LINE).min(bytes);
+            for offset in (line..looked).step_by(4) {
+                let counter = offset..offset + 4;
+                if self.buffer[counter.clone()] != self.changes[counter.clone()] {
+                    self.visit_one(offset / 4, poll, visitor)?;
+                }
             }
             // Counters were read before the records: what a record gains in between shows at the next poll.
-            self.changes[index] = change;
-            open::read_exact(&self.file, &mut raw, sections.series_offset + (index * SERIES_STRIDE) as u64)?;
-            self.record.decode(&raw);
-            let Some(series) = SeriesId::from_index(index as u32) else { continue };
-            // One thread per slot can be between two of the counters, at this poll and at the one before.
-            let slack = 2 * u64::from(sections.slots);
-            let before = self.before[index].get_or_insert_with(|| Box::new(Record::ZERO));
-            match self.record.since(before, series, slack, &mut self.difference) {
-                Some(delta) => {
-                    poll.changed += 1;
-                    visitor.series(&delta);
-                }
-                None => poll.damaged += 1,
-            }
-            std::mem::swap(&mut self.record, before);
+            self.changes[line..looked].copy_from_slice(&self.buffer[line..looked]);
         }
+    }
+
+    fn visit_one(&mut self, index: usize, poll: &mut Poll, visitor: &mut dyn Visitor) -> Result<(), Reason> {
+        self.read_record(index)?;
+        let Some(series) = SeriesId::from_index(index as u32) else { return Ok(()) };
+        // One thread per slot can be between two of the counters, at this poll and at the one before.
+        let slack = 2 * u64::from(self.header.sections.slots);
+        let before = self.before[index].get_or_insert_with(|| Box::new(Record::ZERO));
+        match self.record.since(before, series, slack, &mut self.buckets) {
+            Some(delta) => {
+                poll.changed += 1;
+                visitor.series(&delta);
+            }
+            None => poll.damaged += 1,
+        }
+        std::mem::swap(&mut self.record, before);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //! Series records, request slots and client records: decoding, and the difference of two records.
 
 use super::header::{u32_at, u64_at};
-use super::layout::{SeriesId, BUCKETS, BUCKETS_OFFSET};
+use super::layout::{SeriesId, BUCKETS_OFFSET, SERIES_STRIDE};
 use super::visit::{Client, InFlight, SeriesDelta};
 use std::net::Ipv6Addr;
 
@@ -36,38 +36,38 @@ pub(super) mod client {
     pub const USED: usize = 48;
 }
 
+/// Most of a record, and of the change counters, is as it was at the poll before: so many bytes are compared at once.
+pub(super) const LINE: usize = 64;
+
+const _: () = assert!(SERIES_STRIDE % LINE == 0 && BUCKETS_OFFSET % LINE == 0);
+
+/// Where lines begin that are not the same in both, from `first` on. The last one may be shorter.
+pub(super) fn changed_lines<'a>(new: &'a [u8], old: &'a [u8], first: usize) -> impl Iterator<Item = usize> + 'a {
+    let lines = new[first..].chunks(LINE).zip(old[first..].chunks(LINE));
+    (first..new.len()).step_by(LINE).zip(lines).filter(|(_, (new, old))| !same(new, old)).map(|(offset, _)| offset)
+}
+
+/// Of a whole line the compiler knows the length, and calls nobody to compare it.
+fn same(new: &[u8], old: &[u8]) -> bool {
+    match (<&[u8; LINE]>::try_from(new), <&[u8; LINE]>::try_from(old)) {
+        (Ok(new), Ok(old)) => new == old,
+        _ => new == old,
+    }
+}
+
 /// A start this little in the future is a request that began after the reader took its time; more is damage.
 const START_TOLERANCE_NS: u64 = 1_000_000_000;
 
 /// A series record as read.
 #[derive(Clone, PartialEq)]
-pub(super) struct Record {
-    operations: u64,
-    bytes: u64,
-    sum_ns: u64,
-    errors: u64,
-    max_ns: u64,
-    under: u32,
-    over: u32,
-    buckets: [u32; BUCKETS],
-}
+pub(super) struct Record([u8; SERIES_STRIDE]);
 
 impl Record {
-    pub const ZERO: Record =
-        Record { operations: 0, bytes: 0, sum_ns: 0, errors: 0, max_ns: 0, under: 0, over: 0, buckets: [0; BUCKETS] };
+    pub const ZERO: Record = Record([0; SERIES_STRIDE]);
 
-    /// Decodes `raw`, [`super::layout::SERIES_STRIDE`] bytes.
-    pub fn decode(&mut self, raw: &[u8]) {
-        self.operations = u64_at(raw, series::OPERATIONS);
-        self.bytes = u64_at(raw, series::BYTES);
-        self.sum_ns = u64_at(raw, series::SUM_NS);
-        self.errors = u64_at(raw, series::ERRORS);
-        self.max_ns = u64_at(raw, series::MAX_NS);
-        self.under = u32_at(raw, series::UNDER);
-        self.over = u32_at(raw, series::OVER);
-        for (bucket, bytes) in self.buckets.iter_mut().zip(raw[BUCKETS_OFFSET..].chunks_exact(4)) {
-            *bucket = u32_at(bytes, 0);
-        }
+    /// To be read into.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 
     /// What happened between `before` and `self`, its buckets in `buckets`. `None` when that cannot be: a counter that
@@ -77,31 +77,40 @@ impl Record {
         before: &Record,
         series: SeriesId,
         slack: u64,
-        buckets: &'a mut [u32; BUCKETS],
+        buckets: &'a mut Vec<(usize, u32)>,
     ) -> Option<SeriesDelta<'a>> {
-        for ((difference, new), old) in buckets.iter_mut().zip(&self.buckets).zip(&before.buckets) {
-            *difference = new.wrapping_sub(*old);
+        let count_since = |offset| u32_at(&self.0, offset).wrapping_sub(u32_at(&before.0, offset));
+        let total_since = |offset| u64_at(&self.0, offset).checked_sub(u64_at(&before.0, offset));
+        buckets.clear();
+        for offset in changed_lines(&self.0, &before.0, BUCKETS_OFFSET) {
+            let counts = (offset..offset + LINE).step_by(4).map(|offset| (bucket_at(offset), count_since(offset)));
+            buckets.extend(counts.filter(|(_, count)| *count != 0));
         }
-        let under = self.under.wrapping_sub(before.under);
-        let over = self.over.wrapping_sub(before.over);
-        let latencies = buckets.iter().map(|&b| u64::from(b)).sum::<u64>() + u64::from(under) + u64::from(over);
-        let operations = self.operations.checked_sub(before.operations)?;
+        let (under, over) = (count_since(series::UNDER), count_since(series::OVER));
+        let latencies =
+            buckets.iter().map(|(_, count)| u64::from(*count)).sum::<u64>() + u64::from(under) + u64::from(over);
+        let operations = total_since(series::OPERATIONS)?;
         if latencies > operations.saturating_add(slack) {
             return None;
         }
         Some(SeriesDelta {
             series,
             operations,
-            bytes: self.bytes.checked_sub(before.bytes)?,
+            bytes: total_since(series::BYTES)?,
             // A sum of nanoseconds may wrap in theory, and tells nothing when it does.
-            sum_ns: self.sum_ns.wrapping_sub(before.sum_ns),
-            errors: self.errors.checked_sub(before.errors)?,
-            max_ns: self.max_ns,
+            sum_ns: u64_at(&self.0, series::SUM_NS).wrapping_sub(u64_at(&before.0, series::SUM_NS)),
+            errors: total_since(series::ERRORS)?,
+            max_ns: u64_at(&self.0, series::MAX_NS),
             under,
             over,
             buckets,
         })
     }
+}
+
+/// The bucket whose count is there.
+fn bucket_at(offset: usize) -> usize {
+    (offset - BUCKETS_OFFSET) / 4
 }
 
 /// What a request slot holds.
@@ -150,26 +159,52 @@ pub(super) fn decode_client(index: u32, raw: &[u8]) -> Option<Client> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::layout::{Class, Kind, Op};
+    use crate::segment::layout::{Class, Kind, Op, BUCKETS};
 
-    fn series() -> SeriesId {
+    fn read() -> SeriesId {
         SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }
+    }
+
+    fn put(record: &mut Record, offset: usize, value: u64, bytes: usize) {
+        record.bytes()[offset..offset + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     }
 
     #[test]
     fn buckets_wrap_and_operations_do_not() {
+        let bucket = |bucket: usize| BUCKETS_OFFSET + 4 * bucket;
         let mut before = Record::ZERO;
-        before.operations = 10;
-        before.buckets[7] = u32::MAX - 1;
+        put(&mut before, series::OPERATIONS, 10, 8);
+        put(&mut before, bucket(7), u64::from(u32::MAX) - 1, 4);
         let mut after = before.clone();
-        after.operations = 15;
-        after.buckets[7] = 3;
-        let mut buckets = [0; BUCKETS];
-        let delta = after.since(&before, series(), 0, &mut buckets).unwrap();
-        assert_eq!((delta.operations, delta.buckets[7]), (5, 5));
-        assert!(before.since(&after, series(), 0, &mut buckets).is_none(), "backwards");
-        after.buckets[8] = 1;
-        assert!(after.since(&before, series(), 0, &mut buckets).is_none(), "more latencies than operations");
-        assert!(after.since(&before, series(), 1, &mut buckets).is_some(), "one thread between the two counters");
+        put(&mut after, series::OPERATIONS, 15, 8);
+        put(&mut after, bucket(7), 3, 4);
+        let mut buckets = Vec::new();
+        let delta = after.since(&before, read(), 0, &mut buckets).unwrap();
+        assert_eq!((delta.operations, delta.buckets), (5, &[(7, 5)][..]));
+        assert!(before.since(&after, read(), 0, &mut buckets).is_none(), "backwards");
+        put(&mut after, bucket(8), 1, 4);
+        assert!(after.since(&before, read(), 0, &mut buckets).is_none(), "more latencies than operations");
+        assert!(after.since(&before, read(), 1, &mut buckets).is_some(), "one thread between the two counters");
+    }
+
+    #[test]
+    fn every_bucket_with_anything_is_found_once() {
+        let some = [(0, 3), (15, 1), (16, 2), (100, 7), (BUCKETS - 1, 5)];
+        let mut after = Record::ZERO;
+        put(&mut after, series::OPERATIONS, 18, 8);
+        some.iter().for_each(|&(bucket, count)| put(&mut after, BUCKETS_OFFSET + 4 * bucket, u64::from(count), 4));
+        let mut buckets = Vec::new();
+        let delta = after.since(&Record::ZERO, read(), 0, &mut buckets).unwrap();
+        assert_eq!((delta.operations, delta.buckets), (18, &some[..]));
+    }
+
+    #[test]
+    fn lines_that_differ_are_found() {
+        let old = [0; 3 * LINE + 8];
+        let mut new = old;
+        assert_eq!(changed_lines(&new, &old, 0).count(), 0);
+        [0, 2 * LINE - 1, 3 * LINE + 7].into_iter().for_each(|byte| new[byte] = 1);
+        assert_eq!(changed_lines(&new, &old, 0).collect::<Vec<_>>(), [0, LINE, 3 * LINE]);
+        assert_eq!(changed_lines(&new, &old, LINE).collect::<Vec<_>>(), [LINE, 3 * LINE]);
     }
 }

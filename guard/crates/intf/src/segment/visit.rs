@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a poll of the segment reports, and to whom.
 
-use super::layout::{SeriesId, BUCKETS};
+use super::layout::SeriesId;
 use std::net::Ipv6Addr;
 
 /// A filesystem record.
@@ -40,18 +40,8 @@ pub struct SeriesDelta<'a> {
     pub under: u32,
     /// Latencies of 2^37 ns and more.
     pub over: u32,
-    /// Latencies by bucket.
-    pub buckets: &'a [u32; BUCKETS],
-}
-
-impl SeriesDelta<'_> {
-    /// The buckets in which there is anything, and what. Nearly all are empty at a tick: they are looked at by the dozen.
-    pub fn any(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        const CHUNK: usize = 16;
-        let chunks = self.buckets.chunks(CHUNK).enumerate();
-        let some = chunks.filter(|(_, counts)| counts.iter().fold(0, |any, count| any | count) != 0);
-        some.flat_map(|(chunk, counts)| (chunk * CHUNK..).zip(counts.iter().copied())).filter(|(_, count)| *count != 0)
-    }
+    /// Latencies by bucket: those in which there is anything, in their order.
+    pub buckets: &'a [(usize, u32)],
 }
 
 /// A request that is inside the storage layer now.
@@ -120,22 +110,5 @@ impl<A: Visitor, B: Visitor> Visitor for Both<'_, A, B> {
     fn client(&mut self, client: &Client) {
         self.0.client(client);
         self.1.client(client);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::segment::layout::Kind;
-
-    #[test]
-    fn every_bucket_with_anything_is_found_once() {
-        let series = SeriesId { filesystem: 0, kind: Kind::STORAGE_READ };
-        let mut buckets = [0; BUCKETS];
-        let some = [(0, 3), (15, 1), (16, 2), (100, 7), (BUCKETS - 1, 5)];
-        some.iter().for_each(|&(bucket, count)| buckets[bucket] = count);
-        let (operations, bytes, sum_ns, errors, max_ns, under, over) = (18, 0, 0, 0, 0, 0, 0);
-        let delta = SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets: &buckets };
-        assert_eq!(delta.any().collect::<Vec<_>>(), some);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A visitor that keeps what it is told, and the way to the test's own files.
 
-use intf::segment::{Client, Filesystem, InFlight, SeriesDelta, SeriesId, Visitor, BUCKETS};
+use intf::segment::{Client, Filesystem, InFlight, SeriesDelta, SeriesId, Visitor};
 
 /// What a poll reported of one series.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Seen {
     pub max_ns: u64,
     pub under: u32,
     pub over: u32,
-    pub buckets: [u32; BUCKETS],
+    pub buckets: Vec<(usize, u32)>,
 }
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Visitor for Recorder {
             max_ns: d.max_ns,
             under: d.under,
             over: d.over,
-            buckets: *d.buckets,
+            buckets: d.buckets.to_vec(),
         });
     }
     fn in_flight(&mut self, request: &InFlight) {

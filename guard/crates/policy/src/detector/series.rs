@@ -220,7 +220,7 @@ impl SeriesDetector {
     /// Requests that completed.
     pub fn completed(&mut self, delta: &SeriesDelta<'_>, arrivals: Arrivals<'_>) {
         self.add(0, delta.under, arrivals);
-        for (bucket, requests) in delta.any() {
+        for &(bucket, requests) in delta.buckets {
             self.add(bucket, requests, arrivals);
         }
         self.add(BUCKETS - 1, delta.over, arrivals);

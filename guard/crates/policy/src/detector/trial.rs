@@ -6,7 +6,7 @@ use crate::config::TICK_NS;
 use crate::evaluator::{Evaluator, Signal};
 use crate::objective::{Level, Objective};
 use intf::segment::layout::{bucket_of, Class, Kind, Op, SeriesId};
-use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor, BUCKETS};
+use intf::segment::{Filesystem, InFlight, SeriesDelta, Visitor};
 
 /// Nanoseconds of a second.
 pub const SECOND: u64 = 1_000_000_000;
@@ -93,23 +93,26 @@ struct Request {
 }
 
 /// What completed in one series in a tick.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Completed {
     operations: u64,
     under: u32,
     over: u32,
-    buckets: [u32; BUCKETS],
+    buckets: Vec<(usize, u32)>,
 }
 
 impl Completed {
     /// Nothing did.
-    pub const NOTHING: Completed = Completed { operations: 0, under: 0, over: 0, buckets: [0; BUCKETS] };
+    pub const NOTHING: Completed = Completed { operations: 0, under: 0, over: 0, buckets: Vec::new() };
 
     /// A request of this latency.
     pub fn add(&mut self, latency_ns: u64) {
         self.operations += 1;
         match bucket_of(latency_ns) {
-            Some(bucket) => self.buckets[bucket] += 1,
+            Some(bucket) => match self.buckets.binary_search_by_key(&bucket, |(known, _)| *known) {
+                Ok(place) => self.buckets[place].1 += 1,
+                Err(place) => self.buckets.insert(place, (bucket, 1)),
+            },
             None if latency_ns < 512 => self.under += 1,
             None => self.over += 1,
         }

@@ -124,13 +124,20 @@ impl Pool {
         if let Some(budget) = &mut self.budget {
             budget.restart();
         }
+        // Which of them have evidence is known by where they were.
+        self.detectors.iter_mut().flatten().for_each(SeriesDetector::reset);
         self.reset();
     }
 
+    /// Forgets all evidence. The others have none: of 96 disks they are nearly all, at every tick in which nothing is heard.
     fn reset(&mut self) {
+        for index in each(self.touched | self.awake) {
+            if let Some(Some(detector)) = self.detectors.get_mut(index) {
+                detector.reset();
+            }
+        }
         (self.touched, self.awake, self.informed) = (0, 0, false);
         self.together.reset();
-        self.detectors.iter_mut().flatten().for_each(SeriesDetector::reset);
     }
 
     pub fn judges_filesystem(&self, index: usize) -> bool {

@@ -3,7 +3,6 @@ use super::*;
 use crate::detector::trial::{objective, Completed, Health, Random, Trial};
 use crate::objective::{Level, SignalState};
 use intf::segment::layout::{bucket_of, Kind, SeriesId};
-use intf::segment::BUCKETS;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -415,13 +414,11 @@ fn a_request_that_hangs_is_taken_off_the_error_budget_once() {
     let mut spent = |ended: u32, ages: &[u64]| {
         node.now += 20 * MS;
         node.evaluator.begin(node.now);
-        let mut buckets = [0; BUCKETS];
-        buckets[bucket_of(2 * S).unwrap()] = ended;
+        let buckets = &[(bucket_of(2 * S).unwrap(), ended)];
         let (series, operations) = (read(0), u64::from(ended));
         if ended > 0 {
             let (bytes, sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0, 0);
-            let delta =
-                SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets: &buckets };
+            let delta = SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets };
             node.evaluator.series(&delta);
         }
         for &age_ns in ages {

@@ -455,8 +455,8 @@ fn slow_part(slow_from: usize, delta: &SeriesDelta<'_>, work: Work) -> Work {
     if slow_from == 0 {
         return work;
     }
-    let slow = delta.buckets.get(slow_from..).unwrap_or_default().iter().map(|count| u64::from(*count)).sum::<u64>();
-    work.times(part((slow + u64::from(delta.over)) as f64, work.requests))
+    let slow = delta.buckets.iter().filter(|(bucket, _)| *bucket >= slow_from).map(|(_, count)| u64::from(*count));
+    work.times(part((slow.sum::<u64>() + u64::from(delta.over)) as f64, work.requests))
 }
 
 /// Some time on a disk where a read takes so long.

@@ -2,7 +2,7 @@
 //! Disks and jobs of which the test says what the segment would tell.
 
 use intf::segment::layout::bucket_of;
-use intf::segment::{Kind, SeriesId, BUCKETS};
+use intf::segment::{Kind, SeriesId};
 
 use super::*;
 
@@ -11,17 +11,16 @@ impl Daemons {
     pub fn asked(&mut self, filesystem: u16, op: Op, class: Class, operations: u64, bytes: u64) {
         let series = SeriesId { filesystem, kind: Kind::of(op, class).unwrap() };
         let (sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0);
-        let buckets = &[0; BUCKETS];
+        let buckets = &[];
         self.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets });
     }
 
     /// The same, each after so long.
     pub fn served(&mut self, filesystem: u16, class: Class, operations: u64, bytes: u64, latency_ns: u64) {
         let series = SeriesId { filesystem, kind: Kind::of(Op::Read, class).unwrap() };
-        let mut buckets = [0; BUCKETS];
-        buckets[bucket_of(latency_ns).unwrap()] = operations as u32;
+        let buckets = &[(bucket_of(latency_ns).unwrap(), operations as u32)];
         let (sum_ns, errors, max_ns, under, over) = (0, 0, 0, 0, 0);
-        self.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets: &buckets });
+        self.series(&SeriesDelta { series, operations, bytes, sum_ns, errors, max_ns, under, over, buckets });
     }
 
     /// So many requests of a client wait at one tick.
