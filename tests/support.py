@@ -204,6 +204,13 @@ def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) ->
     return float(report["longest_gap_seconds"])
 
 
+def stood_still_between(report: dict[str, Any], start: float, end: float) -> float:
+    """The same of the time between these two, by the node's clock; what is shorter than half a second is none."""
+    gaps = [(gap["ended"], gap["seconds"]) for gap in report["gaps"]]
+    print("gaps of the job:", ", ".join(f"{seconds:.1f} s until {ended - start:.1f} s" for ended, seconds in gaps))
+    return max((seconds for ended, seconds in gaps if ended > start and ended - seconds < end), default=0.0)
+
+
 class StorageUser:
     """One user outside the node with the key `storage`; reads in the background from `start` to `stop`."""
 

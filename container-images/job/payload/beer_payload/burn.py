@@ -36,6 +36,7 @@ def run(
     With `on_signal` it does so that many times, each when the signal comes; `wall_seconds` counts the waiting too.
     """
     watch, done, longest = Stopwatch(), 0, 0.0
+    noted: list[dict[str, float]] = []
     for _ in begin.rounds(on_signal):
         start, before = clock(), done
         gaps = Gaps(start)
@@ -45,11 +46,13 @@ def run(
             done += 1
             gaps.step(clock())
         longest = max(longest, gaps.longest)
+        noted += gaps.noted()
     times = watch.times()
     rate = done / times["cpu_seconds"] if times["cpu_seconds"] > 0 else 0.0
     return {
         "units": done,
         "units_per_cpu_second": round(rate, 2),
         "longest_gap_seconds": round(longest, 3),
+        "gaps": noted,
         **times,
     }

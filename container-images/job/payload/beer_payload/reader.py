@@ -29,6 +29,7 @@ def run(
     `longest_gap_seconds` is the longest time between two answers, beyond the pause that the rate asks for.
     """
     watch, done, longest, slowest = Stopwatch(), 0, 0.0, 0.0
+    noted: list[dict[str, float]] = []
     descriptor = disk.open_file(path, cached=False)
     try:
         disk.fill(descriptor, SIZE)
@@ -48,6 +49,7 @@ def run(
                 sleep(max(0.0, asked + 1 / rate - answered))
                 now = clock()
             longest = max(longest, gaps.longest)
+            noted += gaps.noted()
     except OSError as error:
         raise SetupError(f"cannot read its own file on {path}: {error}") from error
     finally:
@@ -56,5 +58,6 @@ def run(
         "operations": done,
         "slowest_seconds": round(slowest, 6),
         "longest_gap_seconds": round(max(0.0, longest - 1 / rate), 3),
+        "gaps": noted,
         **watch.times(),
     }

@@ -68,15 +68,29 @@ class Stopwatch:
 
 
 class Gaps:
-    """The longest time between two steps of work: a freeze of the job shows here."""
+    """Times between two steps of work: a freeze of the job shows here."""
+
+    # Seconds; and how many of them are kept, the longest.
+    NOTED = 0.5
+    MOST = 64
 
     def __init__(self, now: float) -> None:
         self._last = now
         self.longest = 0.0
+        self._noted: list[tuple[float, float]] = []
 
     def step(self, now: float) -> None:
-        self.longest = max(self.longest, now - self._last)
+        gap = now - self._last
+        self.longest = max(self.longest, gap)
         self._last = now
+        if gap >= self.NOTED:
+            self._noted.append((gap, time.time()))
+            self._noted = sorted(self._noted, reverse=True)[: self.MOST]
+
+    def noted(self) -> list[dict[str, float]]:
+        """The long ones with when each ended (seconds since the epoch), in that order."""
+        noted = sorted(self._noted, key=lambda gap: gap[1])
+        return [{"seconds": round(gap, 3), "ended": round(ended, 3)} for gap, ended in noted]
 
 
 def emit(payload: str, result: dict[str, Any], failure: PayloadError | None = None) -> int:

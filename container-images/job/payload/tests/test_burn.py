@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from beer_payload import burn
@@ -27,6 +28,8 @@ def test_a_pause_shows_as_the_longest_gap():
     times = iter([0.0, 1.0, 2.0, 99.0])
     report = burn.run(None, 3, clock=lambda: next(times), work=lambda: burn.RESULT)
     assert report["longest_gap_seconds"] == 97.0
+    assert [gap["seconds"] for gap in report["gaps"]] == [1.0, 1.0, 97.0]
+    assert all(abs(gap["ended"] - time.time()) < 60 for gap in report["gaps"])
 
 
 def test_a_wrong_unit_is_an_error():

@@ -29,7 +29,7 @@ pub struct JobTable {
     slice: PathBuf,
     children: Children,
     places: Vec<Option<Job>>,
-    /// The places that are taken. They lie far apart in memory, and this is asked several times a tick.
+    /// The places that are taken. Jobs lie far apart in memory, and this is asked several times a tick.
     living: JobSet,
     oldest_first: Vec<usize>,
     /// Left by jobs that have ended while somebody stood still: whoever came there would be taken for them.

@@ -26,8 +26,8 @@ use crate::shared::Shared;
 
 /// How long an operator may take to send his line or to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it is looked whether the guard ends, which does not wait for that.
-const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// How often it is looked whether the guard ends, which waits for that: the reporter writes until nobody can send it anything more.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 400_000_000 };
 
 /// An order that was accepted, for the journal.
 #[derive(Clone, Debug)]

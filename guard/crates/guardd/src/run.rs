@@ -36,6 +36,9 @@ const STACK: usize = 256 << 10;
 /// stop of the service waits for one.
 const LOOK: Duration = Duration::from_millis(400);
 
+/// The same until the control loop goes: the service is not started before.
+const LOOK_AT_FIRST: Duration = Duration::from_millis(50);
+
 /// Guards the node until the flag is up; takes over a new configuration when `reload` is wanted.
 ///
 /// # Errors
@@ -116,7 +119,7 @@ fn watch(shared: &Shared, shutdown: &AtomicBool, ended: impl Fn() -> bool) -> Re
     let mut seen = 0;
     let mut ready = false;
     while !shutdown.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(if ready { LOOK } else { LOOK_AT_FIRST });
         if ended() && !shutdown.load(Ordering::Relaxed) {
             shutdown.store(true, Ordering::Relaxed);
             bail!("a thread of the guard ended by itself");

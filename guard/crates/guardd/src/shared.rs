@@ -209,7 +209,7 @@ pub struct Snapshot {
     pub samples: Vec<Sample>,
     /// Health of the signals.
     pub signals: Vec<SignalHealth>,
-    /// Latencies by series.
+    /// Latencies by series; they go on while this view stays.
     pub histograms: Histograms,
     /// Of the ladder.
     pub counters: Counters,

@@ -39,7 +39,7 @@ pub struct Histogram {
     pub errors: AtomicU64,
 }
 
-/// All series, in the order of the segment.
+/// All series, in the order of the segment. A clone has the same counters, and not a copy of them.
 #[derive(Clone, Debug, Default)]
 pub struct Histograms(pub Arc<[Histogram]>);
 
@@ -51,12 +51,16 @@ impl Histograms {
 
     fn add(&self, delta: &SeriesDelta<'_>) {
         let Some(histogram) = self.0.get(delta.series.index()) else { return };
-        let add = |counter: &AtomicU64, more: u64| counter.fetch_add(more, Ordering::Relaxed);
+        let add = |counter: &AtomicU64, more: u64| {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        };
         add(&histogram.sum_ns, delta.sum_ns);
         add(&histogram.operations, delta.operations);
         add(&histogram.bytes, delta.bytes);
         add(&histogram.errors, delta.errors);
-        if let Some(first) = histogram.buckets.first().filter(|_| delta.under > 0) {
+        if let Some(first) = histogram.buckets.first() {
             add(first, u64::from(delta.under));
         }
         for &(bucket, count) in delta.buckets {
@@ -65,7 +69,7 @@ impl Histograms {
                 add(sum, u64::from(count));
             }
         }
-        if let Some(last) = histogram.buckets.last().filter(|_| delta.over > 0) {
+        if let Some(last) = histogram.buckets.last() {
             add(last, u64::from(delta.over));
         }
     }

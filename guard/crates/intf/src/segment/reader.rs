@@ -6,7 +6,7 @@ use super::error::{Reason, SegmentError};
 use super::header::{u32_at, u64_at, Header, FIXED_BYTES};
 use super::layout::{self, header as field, SeriesId, BUCKETS, SERIES_STRIDE, SLOT_STRIDE};
 use super::open::{self, Identity, Opened};
-use super::record::{changed_lines, decode_client, Record, Slot, LINE};
+use super::record::{decode_client, lines, same, Record, Slot};
 use super::visit::{Filesystem, Visitor};
 use std::path::Path;
 use std::sync::Arc;
@@ -259,20 +259,20 @@ impl Segment {
     /// Reports the series whose change counter moved.
     fn visit_series(&mut self, poll: &mut Poll, visitor: &mut dyn Visitor) -> Result<(), Reason> {
         self.read_changes()?;
-        let bytes = self.changes.len();
-        let mut looked = 0;
-        loop {
-            let Some(line) = changed_lines(&self.buffer[..bytes], &self.changes, looked).next() else { return Ok(()) };
-            looked = (line + LINE).min(bytes);
-            for offset in (line..looked).step_by(4) {
+        for line in lines(self.changes.len()) {
+            if same(&self.buffer[line.clone()], &self.changes[line.clone()]) {
+                continue;
+            }
+            for offset in line.clone().step_by(4) {
                 let counter = offset..offset + 4;
-                if self.buffer[counter.clone()] != self.changes[counter.clone()] {
+                if self.buffer[counter.clone()] != self.changes[counter] {
                     self.visit_one(offset / 4, poll, visitor)?;
                 }
             }
             // Counters were read before the records: what a record gains in between shows at the next poll.
-            self.changes[line..looked].copy_from_slice(&self.buffer[line..looked]);
+            self.changes[line.clone()].copy_from_slice(&self.buffer[line]);
         }
+        Ok(())
     }
 
     fn visit_one(&mut self, index: usize, poll: &mut Poll, visitor: &mut dyn Visitor) -> Result<(), Reason> {

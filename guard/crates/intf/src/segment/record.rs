@@ -5,6 +5,7 @@ use super::header::{u32_at, u64_at};
 use super::layout::{SeriesId, BUCKETS_OFFSET, SERIES_STRIDE};
 use super::visit::{Client, InFlight, SeriesDelta};
 use std::net::Ipv6Addr;
+use std::ops::Range;
 
 /// Offsets in a series record.
 pub(super) mod series {
@@ -37,18 +38,17 @@ pub(super) mod client {
 }
 
 /// Most of a record, and of the change counters, is as it was at the poll before: so many bytes are compared at once.
-pub(super) const LINE: usize = 64;
+const LINE: usize = 64;
 
 const _: () = assert!(SERIES_STRIDE % LINE == 0 && BUCKETS_OFFSET % LINE == 0);
 
-/// Where lines begin that are not the same in both, from `first` on. The last one may be shorter.
-pub(super) fn changed_lines<'a>(new: &'a [u8], old: &'a [u8], first: usize) -> impl Iterator<Item = usize> + 'a {
-    let lines = new[first..].chunks(LINE).zip(old[first..].chunks(LINE));
-    (first..new.len()).step_by(LINE).zip(lines).filter(|(_, (new, old))| !same(new, old)).map(|(offset, _)| offset)
+/// The lines of so many bytes. The last one may be shorter.
+pub(super) fn lines(bytes: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..bytes).step_by(LINE).map(move |first| first..bytes.min(first + LINE))
 }
 
 /// Of a whole line the compiler knows the length, and calls nobody to compare it.
-fn same(new: &[u8], old: &[u8]) -> bool {
+pub(super) fn same(new: &[u8], old: &[u8]) -> bool {
     match (<&[u8; LINE]>::try_from(new), <&[u8; LINE]>::try_from(old)) {
         (Ok(new), Ok(old)) => new == old,
         _ => new == old,
@@ -82,8 +82,9 @@ impl Record {
         let count_since = |offset| u32_at(&self.0, offset).wrapping_sub(u32_at(&before.0, offset));
         let total_since = |offset| u64_at(&self.0, offset).checked_sub(u64_at(&before.0, offset));
         buckets.clear();
-        for offset in changed_lines(&self.0, &before.0, BUCKETS_OFFSET) {
-            let counts = (offset..offset + LINE).step_by(4).map(|offset| (bucket_at(offset), count_since(offset)));
+        let (new, old) = (&self.0[BUCKETS_OFFSET..], &before.0[BUCKETS_OFFSET..]);
+        for line in lines(new.len()).filter(|line| !same(&new[line.clone()], &old[line.clone()])) {
+            let counts = line.step_by(4).map(|offset| (offset / 4, count_since(BUCKETS_OFFSET + offset)));
             buckets.extend(counts.filter(|(_, count)| *count != 0));
         }
         let (under, over) = (count_since(series::UNDER), count_since(series::OVER));
@@ -106,11 +107,6 @@ impl Record {
             buckets,
         })
     }
-}
-
-/// The bucket whose count is there.
-fn bucket_at(offset: usize) -> usize {
-    (offset - BUCKETS_OFFSET) / 4
 }
 
 /// What a request slot holds.
@@ -199,12 +195,15 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_differ_are_found() {
+    fn every_byte_is_in_one_line_and_lines_that_differ_are_found() {
         let old = [0; 3 * LINE + 8];
-        let mut new = old;
-        assert_eq!(changed_lines(&new, &old, 0).count(), 0);
-        [0, 2 * LINE - 1, 3 * LINE + 7].into_iter().for_each(|byte| new[byte] = 1);
-        assert_eq!(changed_lines(&new, &old, 0).collect::<Vec<_>>(), [0, LINE, 3 * LINE]);
-        assert_eq!(changed_lines(&new, &old, LINE).collect::<Vec<_>>(), [LINE, 3 * LINE]);
+        for byte in 0..old.len() {
+            let mut new = old;
+            new[byte] = 1;
+            let changed: Vec<_> =
+                lines(old.len()).filter(|line| !same(&new[line.clone()], &old[line.clone()])).collect();
+            assert_eq!(changed.len(), 1);
+            assert!(changed[0].contains(&byte));
+        }
     }
 }

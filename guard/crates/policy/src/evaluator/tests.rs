@@ -175,6 +175,21 @@ fn a_disk_keeps_its_evidence_through_ticks_without_requests() {
     assert_eq!(node.tick().level, Level::Calm, "nobody is being hurt");
 }
 
+#[test]
+fn a_storage_service_that_was_not_heard_has_no_evidence_left_of_any_disk() {
+    let mut node = Node::new(2);
+    node.run(300 * S);
+    node.factor = 10.0;
+    assert!((0..200).any(|_| node.tick().level == Level::Strong));
+    // In the tick in which it is not heard no disk has a request: their evidence is of ticks before.
+    node.disks = 0;
+    assert!(node.tick().measure.value > 0.0);
+    node.signal = Signal::Heard { heartbeat_age_ns: 60 * S };
+    assert_eq!(node.tick().signal, SignalState::Stale);
+    (node.signal, node.disks, node.factor) = (HEARD, 2, 1.0);
+    assert!((0..25).all(|_| node.tick().level == Level::Calm));
+}
+
 /// The signal state of ticks one second apart.
 fn states(signals: &[Signal]) -> Vec<SignalState> {
     let mut evaluator = Evaluator::new(&[objective(12.0, 24.0, 0)]);
