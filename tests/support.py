@@ -201,14 +201,9 @@ def stood_still(report: dict[str, Any], neighbours: Neighbours, since: float) ->
     """The longest time in seconds for which a job that began then did not run, if this machine went on meanwhile."""
     if (gap := neighbours.longest_gap(since, since + LOOKED_AT)) > STALLED:
         raise Disturbed(f"this machine stood still for {gap:.1f} s, at most {STALLED} s may be")
+    gaps = (f"{gap['seconds']:.1f} s until {gap['ended'] - since:.1f} s" for gap in report["gaps"])
+    print("gaps of the job, from when it began (by two clocks):", ", ".join(gaps))
     return float(report["longest_gap_seconds"])
-
-
-def stood_still_between(report: dict[str, Any], start: float, end: float) -> float:
-    """The same of the time between these two, by the node's clock; what is shorter than half a second is none."""
-    gaps = [(gap["ended"], gap["seconds"]) for gap in report["gaps"]]
-    print("gaps of the job:", ", ".join(f"{seconds:.1f} s until {ended - start:.1f} s" for ended, seconds in gaps))
-    return max((seconds for ended, seconds in gaps if ended > start and ended - seconds < end), default=0.0)
 
 
 class StorageUser:
