@@ -150,6 +150,7 @@ def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     print(limits_of_disks(node))
     before = disk_requests(node, jobs.scopes[0], "rios", "wios")
     seen = attack(node, batch, storage, jobs, neighbours)
+    seen.print_hog(node, jobs)
     seen.figures(f"disk hog, {hog}, no guard but its fail-safe", node, jobs)
     assert_undisturbed(neighbours, seen.began, seen.began + ATTACK)
     assert percentile(seen.samples.due_between(seen.began, seen.began + ATTACK), 99) <= OBJECTIVE_SECONDS
