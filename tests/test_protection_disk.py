@@ -106,8 +106,8 @@ def requests_so_far(node: Machine, jobs: Jobs) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Attack:
-    """What the client saw; when it began, by the host's clock and by the node's; when a request first was slow; the disk
-    requests of the hog and of storage by then."""
+    """What the client saw; when it began, by the host's clock and by the node's; when a request first was slow; the
+    disk requests of the hog and of storage by then."""
 
     samples: Requests
     alone: Requests
