@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import time
 
@@ -38,6 +39,7 @@ NO_LIMIT = "rbps=max wbps=max riops=max wiops=max"
 # There while the fail-safe's caps are, with what batch had before.
 CAPPED = "/run/beer/guard/capped"
 FROZEN = f"grep -q 'frozen 1' {JOBS}/cgroup.events"
+SHAPING = "/run/beer/control/shaping"
 # The state a guard leaves behind that dies just after a freeze.
 FREEZE = f"echo 1 > {JOBS}/cgroup.freeze; for i in $(seq 100); do {FROZEN} && break; sleep 0.1; done; {FROZEN}"
 
@@ -134,9 +136,20 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(
     assert_one_run(innocent)
 
 
+def lease(node: Machine) -> int:
+    """Until when the storage daemons limit batch, in their node's nanoseconds; 0 = not at all (shaping-segment.md)."""
+    return int(node.execute(f"od -An -tu8 -j24 -N8 {SHAPING}").stdout)
+
+
+def streams_that_wait(node: Machine) -> int:
+    """In the storage daemon, because of what stands in the shaping segment."""
+    [said] = json.loads(node.execute("beer storage streams --json").stdout)
+    return sum((stream.get("by") or "").startswith("guard ") for stream in said["streams"])
+
+
 @AGAIN
 @pytest.mark.full
-@pytest.mark.parametrize("hog", ["direct", "cached"])
+@pytest.mark.parametrize("hog", ["direct", "cached", pytest.param("xrootd", marks=pytest.mark.layout("scratch-apart"))])
 def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser, neighbours: Neighbours, hog: str
 ) -> None:
@@ -148,17 +161,20 @@ def test_a_hog_has_little_of_the_disk_while_no_guard_is_there(
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) != "", 30, "batch is limited on the data disks")
     print(limits_of_disks(node))
+    wait_until(lambda: lease(node) > 0, 30, "batch is limited in the storage daemons")
     before = disk_requests(node, jobs.scopes[0], "rios", "wios")
     seen = attack(node, batch, storage, jobs, neighbours)
+    did = disk_requests(node, jobs.scopes[0], "rios", "wios") - before
+    assert (streams_that_wait(node) if hog == "xrootd" else did) > 0, "the hog did nothing"
     seen.print_hog(node, jobs)
     seen.figures(f"disk hog, {hog}, no guard but its fail-safe", node, jobs)
     assert_undisturbed(neighbours, seen.began, seen.began + ATTACK)
     assert percentile(seen.samples.due_between(seen.began, seen.began + ATTACK), 99) <= OBJECTIVE_SECONDS
-    assert disk_requests(node, jobs.scopes[0], "rios", "wios") > before, "the hog did nothing"
 
     node.execute("systemctl unmask --runtime beer-guard && systemctl start beer-guard", timeout=120)
     wait_until(lambda: limits_of_disks(node) == "", 60, "the guard's return lifts the limits", explain=guard.why)
     wait_until(lambda: quota(node) == "max", 60, "and the quota", explain=guard.why)
+    wait_until(lambda: lease(node) == 0, 60, "and those in the storage daemons", explain=guard.why)
     left = "ls /run/systemd/system.control/beer-jobs.slice.d 2>/dev/null | grep IO"
     wait_until(lambda: not node.execute(left, check=False).stdout, 60, "nothing hides later changes of the unit")
     report = report_of(jobs.innocent, timeout=400)

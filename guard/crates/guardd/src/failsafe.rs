@@ -13,10 +13,10 @@ use policy::{Config, Hold, Shares};
 
 use crate::actuators::freeze::Ease;
 use crate::actuators::{
-    self, gone, now, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, SliceFreezer, SqueezeActuator,
-    SwapActuator,
+    self, gone, now, DisksActuator, Freezer, IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer,
+    SqueezeActuator, SwapActuator, Wanted,
 };
-use crate::clock::Clock;
+use crate::clock::{Clock, SystemClock};
 use crate::command;
 use crate::control::StateFile;
 use crate::heartbeat;
@@ -38,6 +38,8 @@ pub struct Failsafe {
     pub slice: PathBuf,
     /// `/run/beer/guard`.
     pub run: PathBuf,
+    /// Folder of the shaping segment.
+    pub shaping: PathBuf,
     /// Where systemd keeps what `set-property --runtime` sets.
     pub control: PathBuf,
     /// `systemctl`.
@@ -82,6 +84,7 @@ impl Failsafe {
         Failsafe {
             slice: config.map_or_else(|| slice.into(), |c| c.paths.cgroup.join(&c.paths.jobs_slice)),
             run: config.map_or_else(|| "/run/beer/guard".into(), |c| c.paths.run.clone()),
+            shaping: config.map_or_else(|| "/run/beer/control".into(), |c| c.paths.control.clone()),
             control: "/run/systemd/system.control".into(),
             systemctl: "systemctl".into(),
             cpu_quota: cpu_quota.to_owned(),
@@ -100,6 +103,7 @@ impl Failsafe {
             return Ok(Done { thawed: on_purpose && self.thaw()?, ..Done::default() });
         }
         let slowed = self.slow_disks();
+        let shaped = self.slow_daemons(on_purpose);
         // What batch had before counts for the caps, and for their end.
         let given_back = self.give_back();
         let capped = self.cap(given_back.is_ok());
@@ -113,6 +117,7 @@ impl Failsafe {
         // Last: it starts a service, which may wait for a disk.
         let network = NetworkActuator::new(&self.run, &self.systemctl, DEADLINE).make(1.0, 0);
         given_back?;
+        shaped?;
         network.map_or(Ok(()), |outcome| outcome.seen)?;
         Ok(Done { capped: capped? | slowed?, thawed: thawed?, lifted: false })
     }
@@ -133,6 +138,18 @@ impl Failsafe {
             SwapActuator::new(&self.slice, &self.run, &self.systemctl, DEADLINE).tidy(&self.control)?;
             Ok(Done { lifted, ..Done::default() })
         }
+    }
+
+    /// Little for all of batch through the storage daemons, which answer it on their own account. Nobody lifts it but the guard's first
+    /// tick, or the end of its lease.
+    fn slow_daemons(&self, on_purpose: bool) -> Result<()> {
+        let (mut shaping, now_ns) = (ShapingActuator::of_failsafe(&self.shaping), SystemClock.monotonic_ns());
+        // What was held when the guard died stays so for the moment until it is back, as whom it has frozen.
+        if !on_purpose && shaping.somebody_holds(now_ns) {
+            return Ok(());
+        }
+        shaping.keep(Wanted::least(), now_ns);
+        shaping.fault(now_ns).map_or(Ok(()), |fault| Err(anyhow!("{}: {fault}", shaping.path().display())))
     }
 
     /// Little of the data disks for all of batch: nobody sees what it does there. Beside all else: the kernel may first wait for what

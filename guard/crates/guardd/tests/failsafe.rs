@@ -9,6 +9,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
+use guardd::actuators::{Held, ShapingActuator};
 use intf::state::NodeState;
 use support::{monotonic_ns, NodeFolders};
 
@@ -26,6 +27,7 @@ fn fake_systemctl(folders: &NodeFolders) -> guardd::failsafe::Failsafe {
     guardd::failsafe::Failsafe {
         slice: folders.slice(),
         run: folders.path("run"),
+        shaping: folders.path("storage"),
         control: folders.path("control"),
         systemctl: program,
         cpu_quota: "100%".into(),
@@ -77,6 +79,47 @@ fn without_a_guard_batch_has_little_of_the_disks_that_it_knew() {
     assert!(failsafe.after_exit(true).unwrap().thawed);
     assert!(io_max().contains("riops=4"), "{}", io_max());
     assert!(failsafe.lift().unwrap() && !io_max().contains("riops=4"), "{}", io_max());
+}
+
+/// Of the shaping segment: until when, how many records, and of the first one which device, bytes and requests per second.
+fn shaped(folders: &NodeFolders) -> (u64, u32, (u32, u32), u64, u64) {
+    let bytes = std::fs::read(folders.path("storage/shaping")).unwrap();
+    let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    (long(24), number(12), (number(64), number(68)), long(72), long(80))
+}
+
+#[test]
+fn without_a_guard_batch_has_little_of_the_storage_daemons() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    const LITTLE: (u32, (u32, u32), u64, u64) = (1, (u32::MAX, u32::MAX), 1 << 20, 8);
+    let folders = NodeFolders::new();
+    let failsafe = fake_systemctl(&folders);
+    let mut guard = ShapingActuator::new(&failsafe.shaping);
+    guard.keep(Held::Everything, monotonic_ns());
+    failsafe.after_exit(false).unwrap();
+    assert!(guard.somebody_holds(monotonic_ns()), "the next one is there in a moment");
+    for _ in 0..2 {
+        let began = monotonic_ns();
+        failsafe.dead_man(Duration::from_secs(15), &guardd::clock::SystemClock).unwrap();
+        let (until, records, device, bytes, operations) = shaped(&folders);
+        assert_eq!((records, device, bytes, operations), LITTLE);
+        let lasts = until - began;
+        assert!((45 * SECOND_NS..55 * SECOND_NS).contains(&lasts), "{lasts}");
+    }
+    assert!(!guard.somebody_holds(monotonic_ns()));
+    // The next guard's first tick.
+    ShapingActuator::new(&failsafe.shaping).keep(Held::Nothing, monotonic_ns());
+    assert_eq!(shaped(&folders).0, 0);
+}
+
+#[test]
+fn a_segment_that_cannot_be_written_is_told_and_keeps_nobody_frozen() {
+    let folders = NodeFolders::new();
+    let failsafe = guardd::failsafe::Failsafe { shaping: folders.path("missing"), ..fake_systemctl(&folders) };
+    let error = failsafe.after_exit(true).unwrap_err();
+    assert!(format!("{error:#}").contains("missing/shaping"), "{error:#}");
+    assert_eq!((frozen(&folders), systemctl_said(&folders).as_str()), (false, CAPS));
 }
 
 #[test]
@@ -250,6 +293,7 @@ fn a_guard_that_touches_nothing_is_missed_by_nobody() {
     let failsafe = guardd::failsafe::Failsafe { dry_run: true, ..fake_systemctl(&folders) };
     assert_eq!(failsafe.after_exit(false).unwrap(), guardd::failsafe::Done::default());
     assert_eq!(systemctl_said(&folders), "", "no caps");
+    assert!(!folders.path("storage/shaping").exists());
     assert!(failsafe.after_exit(true).unwrap().thawed && !frozen(&folders));
 }
 

@@ -44,6 +44,19 @@ pub struct Shaping<'a> {
     pub allowances: &'a [Allowance],
 }
 
+/// Does the file say now that something may not move? `false` where it is damaged: nobody listens to it then.
+pub fn holds(file: &[u8], now_ns: u64) -> bool {
+    let Some(count) = get32(file, 12).map(|count| count as usize).filter(|&count| count <= MOST_RECORDS) else {
+        return false;
+    };
+    let used = HEADER_BYTES + count * RECORD_BYTES;
+    let good = file.starts_with(MAGIC) && get32(file, 8) == Some(VERSION) && file.len() >= used;
+    let checked = || get64(file, CHECKSUM_AT) == Some(checksum(&file[..used]));
+    let lasts = || get64(file, 24).is_some_and(|lease_until_ns| now_ns < lease_until_ns);
+    let held = |record: &[u8]| get64(record, 8) == Some(0) || get64(record, 16) == Some(0);
+    good && checked() && lasts() && file[HEADER_BYTES..used].chunks(RECORD_BYTES).any(held)
+}
+
 impl Shaping<'_> {
     /// Writes the bytes of the file; the rest of the buffer stays as it is. Returns the used part.
     pub fn encode<'b>(&self, buffer: &'b mut [u8; SHAPING_BYTES]) -> &'b [u8] {
@@ -63,8 +76,7 @@ impl Shaping<'_> {
             put64(buffer, at + 8, allowance.bytes);
             put64(buffer, at + 16, allowance.operations);
         }
-        let checksum = fnv1a(&buffer[HEADER_BYTES..used], fnv1a(&buffer[..CHECKSUM_AT], 0xcbf2_9ce4_8422_2325));
-        put64(buffer, CHECKSUM_AT, checksum);
+        put64(buffer, CHECKSUM_AT, checksum(&buffer[..used]));
         &buffer[..used]
     }
 }
@@ -75,6 +87,19 @@ fn put32(buffer: &mut [u8], at: usize, value: u32) {
 
 fn put64(buffer: &mut [u8], at: usize, value: u64) {
     buffer[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+fn get32(buffer: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(buffer.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn get64(buffer: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(buffer.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// Of a header, the place of the checksum left out, and its records.
+fn checksum(used: &[u8]) -> u64 {
+    fnv1a(&used[HEADER_BYTES..], fnv1a(&used[..CHECKSUM_AT], 0xcbf2_9ce4_8422_2325))
 }
 
 /// FNV-1a, 64 bit, going on from `hash`.

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use intf::shaping::{Allowance, Shaping, MOST_RECORDS, SHAPING_BYTES};
+use intf::shaping::{holds, Allowance, Shaping, MOST_RECORDS, SHAPING_BYTES};
 
 const ALLOWANCES: [Allowance; 3] = [
     Allowance { device: (8, 16), bytes: 50_000_000, operations: 100 },
@@ -33,6 +33,27 @@ fn the_writer_writes_exactly_the_golden_file() {
         std::fs::write(path, hexdump(&golden())).unwrap();
     }
     assert_eq!(hexdump(&golden()), std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn what_is_held_is_so_until_the_lease_is_over() {
+    const LEASE_NS: u64 = 1_010_000_000_000;
+    let good = golden();
+    assert!(holds(&good, LEASE_NS - 1));
+    assert!(!holds(&good, LEASE_NS));
+    let slow = [Allowance { device: (8, 16), bytes: 1, operations: 1 }];
+    let slow = Shaping { sequence: 1, lease_until_ns: LEASE_NS, pid: 3, allowances: &slow };
+    assert!(!holds(slow.encode(&mut [0; SHAPING_BYTES]), 0), "slow is not held");
+    let none = Shaping { sequence: 1, lease_until_ns: LEASE_NS, pid: 3, allowances: &[] };
+    assert!(!holds(none.encode(&mut [0; SHAPING_BYTES]), 0));
+    for length in 0..good.len() {
+        assert!(!holds(&good[..length], 0), "{length} bytes");
+    }
+    for at in 0..good.len() {
+        let mut damaged = good.clone();
+        damaged[at] ^= 0x40;
+        assert!(!holds(&damaged, 0), "byte {at}");
+    }
 }
 
 #[test]

@@ -5,13 +5,20 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use intf::shaping::{Allowance, Shaping, SHAPING_BYTES};
+use intf::shaping::{self, Allowance, Shaping, SHAPING_BYTES};
 use policy::throttle::DISKS;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::io_max::LITTLE;
+
+/// What is left to batch in the storage daemons, on each filesystem, while nobody can tell what it does there.
+const LEAST_EVERYWHERE: Allowance =
+    Allowance { device: (Allowance::EVERY, Allowance::EVERY), bytes: LITTLE.1, operations: LITTLE.0 };
 /// A guard that is killed is back well within this; one that never comes back holds nobody for longer.
 const LEASE_NS: u64 = 10_000_000_000;
+/// The fail-safe looks every 10 s, on a busy node later. Who reads it takes no more than a minute.
+const LEASE_OF_FAILSAFE_NS: u64 = 45_000_000_000;
 /// The storage daemon looks every 20 ms, and opens a file that was replaced within a second: later than this it does not listen.
 const APPLIED_NS: u64 = 2_000_000_000;
 /// After a failure it is tried again at this pace, so that a full /run is not written to at every tick.
@@ -65,6 +72,14 @@ impl From<Held> for Wanted {
 }
 
 impl Wanted {
+    /// Little, everywhere.
+    pub fn least() -> Self {
+        let mut slow = [None; DISKS];
+        // A disk with a record of its own would have more.
+        slow[0] = Some(LEAST_EVERYWHERE);
+        Wanted { slow, ..Wanted::default() }
+    }
+
     fn nothing(&self) -> bool {
         *self == Wanted::default()
     }
@@ -100,6 +115,8 @@ pub struct ShapingActuator {
     sequence: u64,
     /// What the file says; `None` = not known: what an earlier guard wrote, or a write that failed.
     written: Option<Wanted>,
+    /// So long it is good.
+    lease_ns: u64,
     lease_until_ns: u64,
     fault: Option<Errno>,
     again_ns: u64,
@@ -120,11 +137,22 @@ impl ShapingActuator {
             used: 0,
             sequence: 0,
             written: None,
+            lease_ns: LEASE_NS,
             lease_until_ns: 0,
             fault: None,
             again_ns: 0,
             unapplied_ns: None,
         }
+    }
+
+    /// Of the fail-safe, which is run now and then.
+    pub fn of_failsafe(folder: &Path) -> Self {
+        ShapingActuator { lease_ns: LEASE_OF_FAILSAFE_NS, ..ShapingActuator::new(folder) }
+    }
+
+    /// Does somebody hold batch there now, a guard that has ended for example?
+    pub fn somebody_holds(&self, now_ns: u64) -> bool {
+        std::fs::read(&self.path).is_ok_and(|file| shaping::holds(&file, now_ns))
     }
 
     /// The file.
@@ -155,7 +183,7 @@ impl ShapingActuator {
     /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
     pub fn keep(&mut self, wanted: impl Into<Wanted>, now_ns: u64) {
         let wanted = wanted.into();
-        let good = self.written == Some(wanted) && (wanted.nothing() || now_ns + LEASE_NS / 2 < self.lease_until_ns);
+        let good = self.written == Some(wanted) && (wanted.nothing() || now_ns + self.lease_ns / 2 < self.lease_until_ns);
         if good || (self.fault.is_some() && now_ns < self.again_ns) {
             return;
         }
@@ -189,7 +217,7 @@ impl ShapingActuator {
         };
         // From the clock at first: a later guard's numbers are none of an earlier one's.
         self.sequence = if self.sequence == 0 { now_ns } else { self.sequence + 1 };
-        self.lease_until_ns = if wanted.nothing() { 0 } else { now_ns + LEASE_NS };
+        self.lease_until_ns = if wanted.nothing() { 0 } else { now_ns + self.lease_ns };
         let (records, count) = wanted.records();
         let shaping = Shaping {
             sequence: self.sequence,

@@ -9,7 +9,6 @@ use intf::state::NodeState;
 use policy::throttle::DISKS;
 use policy::{Actions, Hold, JobSet, Resource};
 
-use super::limits::LEAST_EVERYWHERE;
 use super::{deliver, ControlLoop};
 use crate::actuators::freeze::Effect;
 use crate::actuators::{Freezer, Held, Wanted};
@@ -100,14 +99,13 @@ impl<F: Freezer> ControlLoop<F> {
     }
 
     fn wanted(&self, actions: &Actions, now_ns: u64) -> Wanted {
-        let mut slow = [None; DISKS];
+        let held = self.held(actions, now_ns);
         if actions.least {
-            // A disk with a record of its own would have more.
-            slow[0] = Some(LEAST_EVERYWHERE);
-            return Wanted { held: self.held(actions, now_ns), slow };
+            return Wanted { held, ..Wanted::least() };
         }
+        let mut slow = [None; DISKS];
         slow.iter_mut().zip(self.limits.daemons()).for_each(|(place, allowance)| *place = Some(*allowance));
-        Wanted { held: self.held(actions, now_ns), slow }
+        Wanted { held, slow }
     }
 
     /// What the guilty made slow batch shall leave alone in the storage daemons too: whose requests they are is not known there.

@@ -26,10 +26,6 @@ const OTHER_WAY: f32 = 25.0;
 /// have one less.
 const USED: f32 = 0.6;
 
-/// The same for all of batch in the storage daemons, on each filesystem.
-pub const LEAST_EVERYWHERE: Allowance =
-    Allowance { device: (Allowance::EVERY, Allowance::EVERY), bytes: LITTLE.1, operations: LITTLE.0 };
-
 /// What one job, or batch in the storage daemons, did to one disk when it became slow.
 #[derive(Clone, Copy, Debug)]
 struct Base {
