@@ -15,7 +15,7 @@ from beerbench.batch import RUNNING, Batch
 from beerbench.guard import JOBS, Guard
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import knobs, of_cpu_list, per_second
+from support import assert_one_run, knobs, of_cpu_list, per_second
 from test_site_signal import set_value
 
 SCRIPT = r"""#!/bin/sh
@@ -166,6 +166,33 @@ def test_batch_as_a_whole_gets_less_and_all_of_it_back(
     wait_until(lambda: not node.execute(tidy).stdout, 60, "nothing of ours is left with systemd")
     assert cpus_used(node) > 4 * squeezed
     assert job.status == RUNNING
+
+
+@pytest.mark.full
+def test_what_was_of_no_use_is_given_back(node: Machine, batch: Batch, guard: Guard, tmp_path: Path) -> None:
+    """Storage is as short as before whatever batch has: it was not batch, which gets all back and is left alone."""
+    short_of_nothing(node, guard, tmp_path)
+    job = batch.submit("burn --seconds 900 --on-signal 1")
+    batch.signal(batch.wait_until_ready(job, timeout=240))
+    before = knobs(node)
+
+    def allowed() -> float:
+        return guard.metric("beer_batch_allowed_ratio")
+
+    set_value(node, "20")
+    wait_until(lambda: allowed() < len(RESOURCES), 60, "less of it", explain=guard.why)
+    wait_until(lambda: knobs(node) != before, 60, "the kernel knows", explain=guard.why)
+    wait_until(lambda: allowed() == len(RESOURCES), 240, "all of it again", interval=2.0, explain=guard.why)
+    wait_until(lambda: knobs(node) == before, 60, "as it was", explain=lambda: f"{before}\n{knobs(node)}")
+    wait_until(lambda: network_limits(node) == 0, 60, "the network is free", explain=guard.why)
+    why = guard.why()
+    print(why)
+    gone = [one for one in guard.decisions() if one.cause == "squeeze_in_vain"]
+    assert len(gone) == len(RESOURCES), why
+    assert guard.state() == "closed", "storage is short of it all the while: no new jobs"
+    assert not guard.frozen()
+    assert job.status == RUNNING
+    assert_one_run(job)
 
 
 def cpus_of_jobs(node: Machine) -> set[int]:
