@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `beer-guard check-config`: is the configuration right, and (`--live`) is the node as it says?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use intf::exec::Readings;
@@ -15,6 +15,8 @@ use crate::shared::Owner;
 
 /// Who limits the network of batch when the guard asks for it.
 const NETWORK_RULES: &str = "/usr/libexec/beer/beer-network";
+/// Who was alive so long ago is.
+const FRESH_NS: u64 = 2_000_000_000;
 
 /// Reads the configuration.
 ///
@@ -113,6 +115,7 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
             if let Err(error) = reader.poll(clock.monotonic_ns(), &mut ()) {
                 faults.push(error.to_string());
             }
+            faults.extend(unwatched(config, id, clock));
         }
     }
     faults.extend(unprobed(config, clock));
@@ -126,6 +129,20 @@ pub fn live(config: &Config, clock: &dyn Clock) -> Vec<String> {
     faults
 }
 
+/// Storage daemons that are at work beside the one that is watched.
+fn unwatched(config: &Config, owner: u32, clock: &dyn Clock) -> Vec<String> {
+    let watched = &config.latency.segment;
+    let folder = watched.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let others = folder.into_iter().flatten().flatten().map(|entry| entry.path());
+    let others = others.filter(|path| path != watched && path.extension() == watched.extension());
+    let works = |path: &PathBuf| {
+        let poll = SegmentReader::new(path, owner).poll(clock.monotonic_ns(), &mut ());
+        poll.is_ok_and(|poll| poll.heartbeat_age_ns <= FRESH_NS)
+    };
+    let fault = |path: PathBuf| format!("{}: not watched, since signals.latency.segment names another", path.display());
+    others.filter(works).map(fault).collect()
+}
+
 /// Why nothing is known where clients read too little, if it is to be known.
 fn unprobed(config: &Config, clock: &dyn Clock) -> Option<String> {
     let judged = config.probe.enabled && config.objectives.iter().any(|objective| objective.class == Class::Probe);
@@ -133,7 +150,7 @@ fn unprobed(config: &Config, clock: &dyn Clock) -> Option<String> {
     let owner = Owner::new(&config.latency.owner).resolve(Path::new("/etc/passwd")).filter(|_| judged)?;
     let mut reader = SegmentReader::new(&config.paths.probe.join(crate::probe::SEGMENT), owner);
     let fault = match reader.poll(clock.monotonic_ns(), &mut ()) {
-        Ok(poll) if poll.heartbeat_age_ns <= 2_000_000_000 => return None,
+        Ok(poll) if poll.heartbeat_age_ns <= FRESH_NS => return None,
         Ok(_) => format!("{}: its heartbeat is old", reader.path().display()),
         Err(error) if error.reason == Reason::NotFound => format!("{}: beer-probe does not run", error.path.display()),
         Err(error) => error.to_string(),

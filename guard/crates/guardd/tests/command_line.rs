@@ -125,6 +125,15 @@ fn live_names_what_is_missing() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.lines().any(|line| line.starts_with("pressure: ")), "{text}");
 
+    let other = folders.path("storage/other.lat");
+    let mut writer = SegmentWriter::create(&other, 1, &[("/data/02", 8, 16)], 64, 64).unwrap();
+    let output = live();
+    assert_eq!(output.status.code(), Some(0), "nobody writes there any more: {}", said(&output));
+    writer.heartbeat(monotonic_ns()).unwrap();
+    let text = said(&live());
+    assert!(text.contains("other.lat: not watched, since signals.latency.segment names another"), "{text}");
+    std::fs::remove_file(other).unwrap();
+
     use std::os::unix::fs::FileExt;
     let file = std::fs::OpenOptions::new().write(true).open(folders.segment()).unwrap();
     file.write_all_at(&[7], 8).unwrap();
