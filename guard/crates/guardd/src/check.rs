@@ -136,8 +136,8 @@ fn unwatched(config: &Config, owner: u32, clock: &dyn Clock) -> Vec<String> {
     let others = folder.into_iter().flatten().flatten().map(|entry| entry.path());
     let others = others.filter(|path| path != watched && path.extension() == watched.extension());
     let works = |path: &PathBuf| {
-        let poll = SegmentReader::new(path, owner).poll(clock.monotonic_ns(), &mut ());
-        poll.is_ok_and(|poll| poll.heartbeat_age_ns <= FRESH_NS)
+        let mut reader = SegmentReader::new(path, owner);
+        reader.poll(clock.monotonic_ns(), &mut ()).is_ok_and(|poll| poll.heartbeat_age_ns <= FRESH_NS)
     };
     let fault = |path: PathBuf| format!("{}: not watched, since signals.latency.segment names another", path.display());
     others.filter(works).map(fault).collect()

@@ -76,7 +76,8 @@ impl Shaping<'_> {
             put64(buffer, at + 8, allowance.bytes);
             put64(buffer, at + 16, allowance.operations);
         }
-        put64(buffer, CHECKSUM_AT, checksum(&buffer[..used]));
+        let checksum = checksum(&buffer[..used]);
+        put64(buffer, CHECKSUM_AT, checksum);
         &buffer[..used]
     }
 }

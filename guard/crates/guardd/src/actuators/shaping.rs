@@ -183,7 +183,8 @@ impl ShapingActuator {
     /// To be called at every tick: writes when what is wanted changes, and renews the lease at half of it.
     pub fn keep(&mut self, wanted: impl Into<Wanted>, now_ns: u64) {
         let wanted = wanted.into();
-        let good = self.written == Some(wanted) && (wanted.nothing() || now_ns + self.lease_ns / 2 < self.lease_until_ns);
+        let good =
+            self.written == Some(wanted) && (wanted.nothing() || now_ns + self.lease_ns / 2 < self.lease_until_ns);
         if good || (self.fault.is_some() && now_ns < self.again_ns) {
             return;
         }
