@@ -132,7 +132,7 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(
     # What it did not come to in time it does when it looks again.
     wait_until(lambda: quota(node) != "max", 60, "there is a quota")
     figures("the guard never comes back", storage.parts())
-    report_of(innocent, timeout=240)
+    print(f"the innocent stood still for {report_of(innocent, timeout=240)['longest_gap_seconds']:.1f} s")
     assert_one_run(innocent)
 
 
