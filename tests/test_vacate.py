@@ -78,6 +78,10 @@ def assert_queued_again(job: Job) -> None:
     assert held in (["0"], ["undefined"]), held
 
 
+def kills(guard: Guard) -> list[Decision]:
+    return [one for one in guard.decisions() if one.action == "kill"]
+
+
 def decision(guard: Guard, action: str) -> Decision:
     found = [one for one in guard.decisions() if one.action == action]
     assert found, guard.why()
@@ -255,7 +259,7 @@ def test_all_leave_when_storage_runs_out_of_memory(
     evacuate = decision(guard, "evacuate")
     names = {scope.rsplit("/", 1)[1] for scope in scopes}
     assert (evacuate.cause, set(evacuate.jobs)) == ("gauge_above", names), why
-    assert not [one for one in guard.decisions() if one.action == "kill"], why
+    assert not kills(guard), why
     for job in jobs:
         assert_queued_again(job)
 
@@ -291,10 +295,12 @@ def test_a_container_whose_starter_died_is_ended(
     began = storage.part("an orphan")
     gone = f"[ ! -e {scope} ]"
     wait_until(lambda: node.execute(gone, check=False).status == 0, 180, "it is gone", interval=2.0, explain=guard.why)
-    print(f"gone {time.time() - began:.0f} s after its starter\n{guard.why()}")
+    print(f"gone {time.time() - began:.0f} s after its starter")
     jobs = {"orphan": scope, "other": kept}
     figures("a starter is killed", storage.parts(), guard, time_of, began + time_of.offset, jobs)
-    [ended] = [one for one in guard.decisions() if one.action == "kill"]
+    # The journal waits for what came of it.
+    wait_until(lambda: kills(guard), 30, "the journal says so", explain=guard.why)
+    [ended] = kills(guard)
     assert (ended.cause, ended.jobs) == ("orphan", (name,))
     wait_until(lambda: evicted(node, orphan), 180, "HTCondor knows it", interval=2.0, explain=orphan.explain)
     assert_queued_again(orphan)
