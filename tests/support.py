@@ -28,6 +28,8 @@ from beerlab.process import run
 OBJECTIVE_SECONDS = 0.1
 # So many requests have a p99.
 ENOUGH = 100
+# How many spells of slow requests are told.
+SPELLS = 6
 # What was due so many seconds before the end may have had no time for an answer.
 LAST = 2.0
 DISKS = ("/data/01", "/data/02")
@@ -116,6 +118,22 @@ def first_over(requests: Requests, seconds: float, after: float) -> float | None
     return float(over[0]) if len(over) else None
 
 
+def slow_spells(requests: Requests, since: float) -> list[dict[str, float]]:
+    """When requests were over the objective, in seconds from then on: those less than a second apart are one spell. The
+    longest spells, in their order."""
+    over = np.sort(requests.due[requests.latency > OBJECTIVE_SECONDS])
+    spells = np.split(over, np.flatnonzero(np.diff(over) > 1.0) + 1) if len(over) else []
+    longest = sorted(spells, key=len, reverse=True)[:SPELLS]
+    return [
+        {
+            "from_s": round(float(spell[0]) - since, 2),
+            "to_s": round(float(spell[-1]) - since, 2),
+            "requests": len(spell),
+        }
+        for spell in sorted(longest, key=lambda spell: float(spell[0]))
+    ]
+
+
 def figures(
     case: str,
     parts: Mapping[str, Requests],
@@ -129,7 +147,7 @@ def figures(
 
     `struck` is when it began, by the node's clock; `acted_s` tells how long after it the guard first did each thing;
     `jobs` are cgroups. A time to act below zero: nobody was slow yet.
-    Of a part with too few requests for percentiles the slowest one is told.
+    Of a part with too few requests for percentiles the slowest one is told, of the last part when it was slow.
     """
     found: dict[str, Any] = {"case": case, "guard": guard is not None}
     for name, part in parts.items():
@@ -142,13 +160,15 @@ def figures(
         found[name] = {"requests": len(part), "p50_ms": p50, "p99_ms": p99, "over_objective": round(slow, 4)}
     if guard is not None and clock is not None:
         decisions = Decisions(guard.decisions())
+        last = list(parts.values())[-1]
+        found["slow"] = slow_spells(last, struck - clock.offset)
         acted: dict[str, float] = {}
         for one in decisions.items:
             if one.time >= struck and one.action != "none":
                 acted.setdefault(one.action, round(one.time - struck, 3))
         found["acted_s"] = acted
         froze = decisions.first("freeze", struck)
-        onset = first_over(list(parts.values())[-1], OBJECTIVE_SECONDS, after=struck - clock.offset)
+        onset = first_over(last, OBJECTIVE_SECONDS, after=struck - clock.offset)
         if froze is not None and onset is not None:
             found["slow_to_freeze_s"] = round(froze.time - clock.offset - onset, 3)
             found["clocks_within_s"] = round(clock.error, 3)

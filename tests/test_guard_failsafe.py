@@ -117,12 +117,13 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(
     node: Machine, batch: Batch, guard: Guard, storage: StorageUser
 ) -> None:
     """The timer that does not depend on the guard thaws, into caps that do no harm."""
-    innocent = batch.submit("burn --seconds 10")
-    batch.wait_for_containers([innocent], timeout=240)
+    innocent = batch.submit("burn --seconds 20 --on-signal 1")
+    scope = batch.wait_until_ready(innocent, timeout=240)
     storage.watch()
     node.execute("systemctl mask --runtime --now beer-guard", timeout=120)
     # As from a guard that was killed: what its own end has capped is not there.
     node.execute("systemctl stop beer-deadman.timer; systemctl set-property --runtime beer-jobs.slice CPUQuota=")
+    batch.signal(scope)
     node.execute(f"rm -f {CAPPED}; {FREEZE}; systemctl start beer-deadman.timer", timeout=60)
 
     storage.part("no guard")
@@ -132,7 +133,9 @@ def test_frozen_jobs_thaw_when_the_guard_never_comes_back(
     # What it did not come to in time it does when it looks again.
     wait_until(lambda: quota(node) != "max", 60, "there is a quota")
     figures("the guard never comes back", storage.parts())
-    print(f"the innocent stood still for {report_of(innocent, timeout=240)['longest_gap_seconds']:.1f} s")
+    lost = report_of(innocent, timeout=240)["longest_gap_seconds"]
+    print(f"the innocent stood still for {lost:.1f} s")
+    assert lost > 1, "it was not frozen: this shows nothing"
     assert_one_run(innocent)
 
 
