@@ -149,7 +149,7 @@ def wait_until_learned(guard: Guard, neighbours: Neighbours) -> None:
 
 
 def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighbours: Neighbours) -> Attack:
-    """The hog against a storage load that runs already; from its begin on the node is asked nothing."""
+    """The hog against a storage load that runs already; once it has begun the node is asked nothing."""
     quiet_from, reads = time.time(), disk_requests(node, STORAGE, "rios")
 
     def quiet() -> bool:

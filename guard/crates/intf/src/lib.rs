@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bytes;
 pub mod exec;
 pub mod journal;
 pub mod order;

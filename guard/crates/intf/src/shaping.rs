@@ -2,6 +2,8 @@
 //! The shaping segment: how fast batch may go through the storage daemons now. `docs/formats/shaping-segment.md` is
 //! the contract; libXrdBeer reads it.
 
+use crate::bytes::{u32_at, u64_at};
+
 /// Size of the file.
 pub const SHAPING_BYTES: usize = 4096;
 
@@ -46,15 +48,14 @@ pub struct Shaping<'a> {
 
 /// Does the file say now that something may not move? `false` where it is damaged: nobody listens to it then.
 pub fn holds(file: &[u8], now_ns: u64) -> bool {
-    let Some(count) = get32(file, 12).map(|count| count as usize).filter(|&count| count <= MOST_RECORDS) else {
+    if file.len() < HEADER_BYTES || !file.starts_with(MAGIC) || u32_at(file, 8) != VERSION {
         return false;
-    };
-    let used = HEADER_BYTES + count * RECORD_BYTES;
-    let good = file.starts_with(MAGIC) && get32(file, 8) == Some(VERSION) && file.len() >= used;
-    let checked = || get64(file, CHECKSUM_AT) == Some(checksum(&file[..used]));
-    let lasts = || get64(file, 24).is_some_and(|lease_until_ns| now_ns < lease_until_ns);
-    let held = |record: &[u8]| get64(record, 8) == Some(0) || get64(record, 16) == Some(0);
-    good && checked() && lasts() && file[HEADER_BYTES..used].chunks(RECORD_BYTES).any(held)
+    }
+    let count = u32_at(file, 12) as usize;
+    let Some(used) = file.get(..HEADER_BYTES + count.min(MOST_RECORDS + 1) * RECORD_BYTES) else { return false };
+    let good = count <= MOST_RECORDS && u64_at(used, CHECKSUM_AT) == checksum(used) && now_ns < u64_at(used, 24);
+    let held = |record: &[u8]| u64_at(record, 8) == 0 || u64_at(record, 16) == 0;
+    good && used[HEADER_BYTES..].chunks_exact(RECORD_BYTES).any(held)
 }
 
 impl Shaping<'_> {
@@ -88,14 +89,6 @@ fn put32(buffer: &mut [u8], at: usize, value: u32) {
 
 fn put64(buffer: &mut [u8], at: usize, value: u64) {
     buffer[at..at + 8].copy_from_slice(&value.to_le_bytes());
-}
-
-fn get32(buffer: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(buffer.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn get64(buffer: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(buffer.get(at..at + 8)?.try_into().ok()?))
 }
 
 /// Of a header, the place of the checksum left out, and its records.

@@ -4,21 +4,10 @@
 use super::error::Reason;
 use super::layout::{self, header as field, FILESYSTEM_STRIDE, HEADER_BYTES, KINDS, SERIES_STRIDE, SLOT_STRIDE};
 use super::visit::Filesystem;
+use crate::bytes::{u32_at, u64_at};
 
 /// The leading bytes that do not change while a writer lives.
 pub(super) const FIXED_BYTES: usize = 128;
-
-pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
-    let mut value = [0; 4];
-    value.copy_from_slice(&bytes[offset..offset + 4]);
-    u32::from_le_bytes(value)
-}
-
-pub(super) fn u64_at(bytes: &[u8], offset: usize) -> u64 {
-    let mut value = [0; 8];
-    value.copy_from_slice(&bytes[offset..offset + 8]);
-    u64::from_le_bytes(value)
-}
 
 /// Where the sections are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

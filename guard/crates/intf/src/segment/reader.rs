@@ -3,11 +3,12 @@
 //! of its kind on a filesystem does).
 
 use super::error::{Reason, SegmentError};
-use super::header::{u32_at, u64_at, Header, FIXED_BYTES};
+use super::header::{Header, FIXED_BYTES};
 use super::layout::{self, header as field, SeriesId, BUCKETS, SERIES_STRIDE, SLOT_STRIDE};
 use super::open::{self, Identity, Opened};
 use super::record::{decode_client, lines, same, Record, Slot};
 use super::visit::{Filesystem, Visitor};
+use crate::bytes::{u32_at, u64_at};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Series records, request slots and client records: decoding, and the difference of two records.
 
-use super::header::{u32_at, u64_at};
 use super::layout::{SeriesId, BUCKETS_OFFSET, SERIES_STRIDE};
 use super::visit::{Client, InFlight, SeriesDelta};
+use crate::bytes::{u32_at, u64_at};
 use std::net::Ipv6Addr;
 use std::ops::Range;
 

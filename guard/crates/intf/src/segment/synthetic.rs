@@ -205,11 +205,11 @@ impl SegmentWriter {
     }
 
     fn u32(&self, at: usize) -> u32 {
-        super::header::u32_at(&self.image, at)
+        crate::bytes::u32_at(&self.image, at)
     }
 
     fn u64(&self, at: usize) -> u64 {
-        super::header::u64_at(&self.image, at)
+        crate::bytes::u64_at(&self.image, at)
     }
 
     fn set_u32(&mut self, at: usize, value: u32) {
