@@ -170,8 +170,9 @@ def neighbours() -> Iterator[Neighbours]:
         start = time.time()
         yield sampled
         end = time.time()
-    taken = f"neighbours of this machine took {sampled.taken(start, end):.0%} of its CPU"
-    print(f"\n{taken}, and other work on it {sampled.other_work():.0%}, in the {end - start:.0f} s of this test")
+    share, others = sampled.taken(start, end)
+    took = f"neighbours of this machine took {share:.0%} of its CPU, and other work on it {others:.0%}"
+    print(f"\n{took}, in the {end - start:.0f} s of this test")
 
 
 @pytest.fixture

@@ -181,8 +181,7 @@ def figures(
 
 
 class Disturbed(Exception):
-    """Neighbours of this machine, or other work on it, took so much that latencies in that time are theirs: nothing was
-    shown."""
+    """Neighbours of this machine took so much that latencies in that time are theirs: nothing was shown."""
 
 
 # Seconds; a job that stands still for longer is looked at.
@@ -191,9 +190,11 @@ LOOKED_AT = 100.0
 
 
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
-    share = neighbours.taken(start, end)
+    share, others = neighbours.taken(start, end)
     assert not math.isnan(share), "stolen CPU time was not sampled all the time"
-    print(f"neighbours of this machine took {share:.0%} of its CPU in {end - start:.0f} s")
+    print(
+        f"neighbours of this machine took {share:.0%} of its CPU, and other work on it {others:.0%}, in {end - start:.0f} s"
+    )
     if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 

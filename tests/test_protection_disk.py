@@ -154,7 +154,7 @@ def attack(node: Machine, batch: Batch, storage: StorageUser, jobs: Jobs, neighb
 
     def quiet() -> bool:
         now = time.time()
-        return now > quiet_from + QUIET and neighbours.taken(now - QUIET, now) <= DISTURBED
+        return now > quiet_from + QUIET and neighbours.taken(now - QUIET, now).neighbours <= DISTURBED
 
     with contextlib.suppress(BenchmarkError):  # what is disturbed then is not judged
         wait_until(quiet, QUIET_WITHIN, "storage alone was measured", interval=1.0)

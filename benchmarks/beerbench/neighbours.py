@@ -30,12 +30,14 @@ LEAST_OWN = 0.1
 
 
 class Sample(NamedTuple):
-    """Unix time; all, stolen and idle CPU time since boot in clock ticks."""
+    """Unix time; all, stolen and idle CPU time since boot in clock ticks, and what this process and its descendants had
+    of it."""
 
     time: float
     total: float
     stolen: float
     idle: float = 0.0
+    own: float = 0.0
 
 
 def read() -> Sample:
@@ -53,13 +55,25 @@ def own_seconds(before: Sample, after: Sample) -> float:
     return (after.time - before.time) * min(1.0, max(LEAST_OWN, share))
 
 
-def taken(samples: Sequence[Sample], start: float, end: float) -> float:
-    """Share of this machine's CPU time between two moments that neighbours took; NaN without samples around them."""
+class Taken(NamedTuple):
+    """Shares of this machine's CPU time: what neighbours took, and what other work on it had."""
+
+    neighbours: float
+    others: float
+
+
+def taken(samples: Sequence[Sample], start: float, end: float) -> Taken:
+    """Between two moments; NaN without samples around them."""
     table = np.array(samples)
     if len(table) < 2 or start < table[0, 0] - INTERVAL or end > table[-1, 0] + 2 * INTERVAL:
-        return float("nan")
-    total, stolen = (np.diff(np.interp((start, end), table[:, 0], table[:, column]))[0] for column in (1, 2))
-    return float(stolen / total) if total > 0 else float("nan")
+        return Taken(float("nan"), float("nan"))
+    columns = range(1, table.shape[1])
+    total, stolen, idle, own = (
+        float(np.diff(np.interp((start, end), table[:, 0], table[:, column]))[0]) for column in columns
+    )
+    if total <= 0:
+        return Taken(float("nan"), float("nan"))
+    return Taken(stolen / total, max(0.0, total - stolen - idle - own) / total)
 
 
 def used_here() -> float:
@@ -81,24 +95,21 @@ class Neighbours:
         self._read = read
         self._interval = interval
         self._used = used
-        self._own = 0.0
         self.samples: list[Sample] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="neighbours", daemon=True)
 
     def __enter__(self) -> Neighbours:
-        self._own = -self._used()
-        self.samples.append(self._read())
+        self._sample()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
-        self.samples.append(self._read())
-        self._own += self._used()
+        self._sample()
 
-    def taken(self, start: float, end: float) -> float:
+    def taken(self, start: float, end: float) -> Taken:
         """As the function of this name, of what was sampled so far."""
         return taken(list(self.samples), start, end)
 
@@ -107,13 +118,9 @@ class Neighbours:
         times = [sample.time for sample in list(self.samples) if start <= sample.time <= end]
         return max((later - sooner for sooner, later in pairwise(times)), default=0.0)
 
-    def other_work(self) -> float:
-        """Share of this machine's CPU time that neither neighbours nor this process and its descendants had."""
-        first, last = (np.array(sample) for sample in (self.samples[0], self.samples[-1]))
-        _, total, stolen, idle = last - first
-        others = total - stolen - idle - self._own * os.sysconf("SC_CLK_TCK")
-        return float(max(0.0, others) / total) if total > 0 else 0.0
+    def _sample(self) -> None:
+        self.samples.append(self._read()._replace(own=self._used() * os.sysconf("SC_CLK_TCK")))
 
     def _run(self) -> None:
         while not self._end.wait(self._interval):
-            self.samples.append(self._read())
+            self._sample()

@@ -13,26 +13,26 @@ from beerbench.neighbours import LEAST_OWN, Neighbours, Sample, own_seconds, rea
 from beerbench.waiting import wait_until
 
 # Two CPUs of 100 ticks a second; from 110 to 120 half of their time is stolen.
-SAMPLES = [(float(t), 200.0 * t, 100.0 * min(max(t - 110, 0), 10)) for t in range(100, 131)]
+SAMPLES = [Sample(float(t), 200.0 * t, 100.0 * min(max(t - 110, 0), 10)) for t in range(100, 131)]
 
 
 def test_share_of_a_stretch_of_time():
-    assert taken(SAMPLES, 100, 110) == 0.0
-    assert math.isclose(taken(SAMPLES, 110.5, 119.5), 0.5)
-    assert math.isclose(taken(SAMPLES, 105, 115), 0.25)
+    assert taken(SAMPLES, 100, 110).neighbours == 0.0
+    assert math.isclose(taken(SAMPLES, 110.5, 119.5).neighbours, 0.5)
+    assert math.isclose(taken(SAMPLES, 105, 115).neighbours, 0.25)
 
 
 def test_what_was_not_sampled_is_not_known():
-    assert math.isnan(taken([], 100, 110))
-    assert math.isnan(taken(SAMPLES, 90, 110))
-    assert math.isnan(taken(SAMPLES, 120, 140))
+    assert all(math.isnan(share) for share in taken([], 100, 110))
+    assert all(math.isnan(share) for share in taken(SAMPLES, 90, 110))
+    assert all(math.isnan(share) for share in taken(SAMPLES, 120, 140))
 
 
 def test_the_kernels_numbers_are_read_while_it_runs():
     with Neighbours(interval=0.01) as neighbours:
         start = time.time()
         wait_until(lambda: len(neighbours.samples) > 20, 10, "samples")
-    assert 0.0 <= neighbours.taken(start, time.time()) <= 1.0
+    assert 0.0 <= neighbours.taken(start, time.time()).neighbours <= 1.0
     assert [sample[1] for sample in neighbours.samples] == sorted(sample[1] for sample in neighbours.samples)
     assert read()[1] >= neighbours.samples[-1][1] > 0
 
@@ -55,13 +55,17 @@ def test_a_wait_does_not_count_what_neighbours_took(monkeypatch):
 
 
 def test_other_work_is_what_is_neither_own_nor_stolen_nor_idle():
-    """Two CPUs for 10 s: 4 s idle, 2 s stolen, 5 s our own."""
+    """Two CPUs for 10 s: 4 s idle, 2 s stolen, 5 s our own; then as long with nothing but ours."""
+    samples = [Sample(0, 0, 0, 0, 100), Sample(10, 20, 2, 4, 105), Sample(20, 40, 2, 4, 125)]
+    for start, end, others in [(0, 10, 9 / 20), (0, 20, 9 / 40), (10, 20, 0)]:
+        assert taken(samples, start, end).others == pytest.approx(others)
+
+
+def test_own_work_is_sampled_in_the_kernels_ticks():
     hertz = os.sysconf("SC_CLK_TCK")
-    at = iter([Sample(0.0, 0.0, 0.0, 0.0), Sample(10.0, 20.0 * hertz, 2.0 * hertz, 4.0 * hertz)])
-    used = iter([100.0, 105.0])
-    with Neighbours(read=lambda: next(at), interval=60, used=lambda: next(used)) as neighbours:
+    with Neighbours(used=lambda: 3.0) as neighbours:
         pass
-    assert neighbours.other_work() == pytest.approx(9 / 20)
+    assert [sample.own for sample in neighbours.samples] == [3.0 * hertz] * 2
 
 
 SPIN = "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done"
