@@ -192,9 +192,8 @@ LOOKED_AT = 100.0
 def assert_undisturbed(neighbours: Neighbours, start: float, end: float) -> None:
     share, others = neighbours.taken(start, end)
     assert not math.isnan(share), "stolen CPU time was not sampled all the time"
-    print(
-        f"neighbours of this machine took {share:.0%} of its CPU, and other work on it {others:.0%}, in {end - start:.0f} s"
-    )
+    took = f"neighbours of this machine took {share:.0%} of its CPU, and other work on it {others:.0%}"
+    print(f"{took}, in {end - start:.0f} s")
     if share > DISTURBED:
         raise Disturbed(f"{share:.0%} of the CPU were taken in {end - start:.0f} s, at most {DISTURBED:.0%} may be")
 
