@@ -53,8 +53,9 @@ LAYOUTS: dict[str, Literal["scratch-apart", "scratch-on-data"]] = {
     "mix": "scratch-on-data",
     "xrootd": "scratch-apart",
 }
-# Beside the disk hog of a mix. The host, by the interface that storage clients come by; nobody listens there.
-OTHERS = ("fork-bomb", "hog-memory --size 256MiB", "burn", "burn", "hog-network --to 10.0.2.2:9")
+# Beside the disk hog of a mix: no more processes than its memory bears, since HTCondor holds a job that runs out of it,
+# and it is to attack in all windows. The host, by the interface that storage clients come by; nobody listens there.
+OTHERS = ("fork-bomb --processes 500", "hog-memory --size 256MiB", "burn", "burn", "hog-network --to 10.0.2.2:9")
 # What a freeze may take to end the last request of a job; `NodeTimeline` sees it to 50 ms.
 LAST_IO_TARGET = 1.0
 CGROUPS = "/sys/fs/cgroup/"
@@ -133,7 +134,7 @@ class Isolation:
         for works, windows in ((self._attack(), rounds), (["burn"], 2 * rounds)):
             payloads = [f"{work} --seconds {seconds + MARGIN:g}" for work in works]
             if len(payloads) > 1:
-                job = batch.submit_mix(payloads, "512MB", windows + 1)
+                job = batch.submit_mix(payloads, "1024MB", windows + 1)
             else:
                 job = batch.submit(f"{payloads[0]} --on-signal {windows + 1}")
             self._jobs.append((job, batch.wait_until_ready(job, 400, len(payloads)), len(payloads)))
@@ -209,6 +210,9 @@ class Isolation:
         session = self._session
 
         def quiet() -> bool:
+            for job, _, _ in self._jobs:
+                if job.ended():
+                    raise BenchmarkError(job.explain())
             rest = (session.batch.sleeps(scope, payloads) for _, scope, payloads in self._jobs)
             return session.guard.state() in states and all(rest)
 

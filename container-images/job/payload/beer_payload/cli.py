@@ -148,7 +148,8 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("fork-bomb", help="test payload, hostile: processes that make processes")
     one.add_argument("--seconds", type=duration, required=True)
     one.add_argument("--on-signal", **signals)
-    one.set_defaults(run=lambda a: forks.run(a.seconds, a.on_signal))
+    one.add_argument("--processes", type=count, help="at most so many of this user (default: no limit of its own)")
+    one.set_defaults(run=lambda a: forks.run(a.seconds, a.on_signal, a.processes))
 
     one = commands.add_parser("hog-network", help="test payload, hostile: floods an address with datagrams (UDP)")
     one.add_argument("--to", type=address, required=True, metavar="HOST:PORT", help="nobody need listen there")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from typing import Any
@@ -35,8 +36,12 @@ def count(log: int) -> int:
     return 0
 
 
-def run(seconds: float, on_signal: int = 0) -> dict[str, Any]:
-    """As often as signals come. `processes` that were made, as far as there was room to count them."""
+def run(seconds: float, on_signal: int = 0, processes: int | None = None) -> dict[str, Any]:
+    """As often as signals come. `processes` that were made, as far as there was room to count them.
+
+    From so many `processes` of this user on the kernel refuses more (RLIMIT_NPROC, setrlimit(2)), for a job that is to
+    keep within its memory; not those of root.
+    """
     watch, made = Stopwatch(), 0
     for _ in begin.rounds(on_signal):
         read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -46,6 +51,8 @@ def run(seconds: float, on_signal: int = 0) -> dict[str, Any]:
             # Who comes later ends with it: nobody waits for so many.
             os.setpgid(0, 0)
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+            if processes is not None:
+                resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
             bomb(end, write)
             os._exit(0)
         while time.monotonic() < end:

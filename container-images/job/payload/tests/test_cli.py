@@ -61,6 +61,7 @@ def test_every_exit_code_is_in_the_help():
         ["hog-memory", "--size", "0MiB", "--seconds", "1"],
         ["hog-memory", "--size", "16MiB", "--seconds", "1", "--processes", "3"],
         ["fork-bomb"],
+        ["fork-bomb", "--seconds", "1", "--processes", "0"],
         ["hog-network", "--seconds", "1"],
         ["hog-network", "--to", "node2:9"],
         ["hog-network", "--to", "node2", "--seconds", "1"],

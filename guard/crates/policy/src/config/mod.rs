@@ -89,7 +89,7 @@ pub struct Paths {
 
 /// The shipped period of the control loop: ticks are nearly all that a guard with nothing to do costs, and come sooner where
 /// evidence grows. benchmarks/runs compares periods (`freeze-latency`).
-pub const TICK_NS: u64 = 40_000_000;
+pub const TICK_NS: u64 = 50_000_000;
 
 /// `[loop]`
 #[derive(Clone, Debug, PartialEq)]

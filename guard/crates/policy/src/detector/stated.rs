@@ -85,7 +85,10 @@ mod tests {
             assert!(stated.strong_p99 < 60.0, "{}: {stated:?}", objective.name);
             assert!(stated.weak_p99 < stated.strong_p99, "{}: {stated:?}", objective.name);
             let of_many = super::stated(objective, 96, 3.0, crate::config::TICK_NS);
-            assert!(of_many.strong_p50 > stated.strong_p50 && of_many.strong_p99 < 100.0, "{of_many:?}");
+            assert!(of_many.strong_p99 < 100.0, "{of_many:?}");
+            // Of ticks as long as the shipped ones both medians fall on the same.
+            let [one, many] = [1, 96].map(|filesystems| super::stated(objective, filesystems, 3.0, 5_000_000));
+            assert!(many.strong_p50 > one.strong_p50, "{one:?} {many:?}");
             let smaller = super::stated(objective, 1, 2.0, crate::config::TICK_NS);
             assert!(smaller.strong_p50 > stated.strong_p50, "{smaller:?}");
         }
