@@ -101,7 +101,7 @@ fn who_is_limited_already_has_what_he_had_before_when_batch_is_innocent() {
     let before = share(&steps).unwrap();
     // It becomes slow for another reason while he works, and stays so: cut, frozen, cut once more, and for nothing.
     blame(&mut steps);
-    steps.run(100 * TICK);
+    steps.run(4 * S);
     assert!(share(&steps).unwrap() < before / 1.9 && steps.state() == NodeState::Frozen);
     steps.until_left(40 * S);
     assert_eq!(steps.said().last(), Some(&(Cause::BatchInnocent, Deed::Thaw)));
