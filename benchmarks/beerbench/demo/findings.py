@@ -154,7 +154,7 @@ def _phase(found: Findings, name: str) -> Phase:
         batch_cpu=found.node.batch_cpu(start, end),
         batch_share=found.node.delivered_share(found.cpus, start, end),
         batch_disk=found.node.mean(batch, start, end),
-        taken=taken(found.data.get("neighbours", []), start, end),
+        taken=taken(found.data.get("neighbours", []), start, end).neighbours,
     )
 
 
