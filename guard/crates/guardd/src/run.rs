@@ -14,8 +14,8 @@ use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::actuators::{
-    DisksActuator, IoMaxActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator, SwapActuator,
-    VacateActuator,
+    DisksActuator, IoMaxActuator, KillActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator,
+    SwapActuator, VacateActuator,
 };
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
@@ -65,8 +65,9 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let swap = SwapActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline)
         .allowed(config.node.swap_on_data_disks || config.node.dry_run);
-    let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run, deadline);
-    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate };
+    let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run);
+    let kill = KillActuator::new(Path::new("/"), &slice, deadline);
+    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate, kill };
     let mut worker =
         Worker::new(knobs, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()).dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);

@@ -12,15 +12,20 @@ use crate::command;
 pub mod disks;
 pub mod freeze;
 pub mod io_max;
+pub mod kill;
 pub mod network;
 pub mod shaping;
 pub mod squeeze;
 pub mod swap;
 pub mod vacate;
 
+#[cfg(test)]
+mod testing;
+
 pub use disks::DisksActuator;
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
 pub use io_max::IoMaxActuator;
+pub use kill::KillActuator;
 pub use network::NetworkActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
 pub use squeeze::SqueezeActuator;

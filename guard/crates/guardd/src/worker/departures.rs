@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::anyhow;
 use intf::journal::Job;
 
-use crate::actuators::vacate::{Leaver, VacateActuator};
+use crate::actuators::vacate::Leaver;
+use crate::actuators::{KillActuator, VacateActuator};
 use crate::clock::Clock;
 use crate::report::Message;
 use crate::shared::{lock, Shared};
@@ -36,6 +37,7 @@ pub struct Ended {
 /// Of the actuator thread.
 pub(super) struct Departures {
     vacate: VacateActuator,
+    kill: KillActuator,
     clock: Arc<dyn Clock>,
     shared: Arc<Shared>,
     outbox: SyncSender<Message>,
@@ -56,12 +58,14 @@ impl Departures {
     /// Touches nothing yet.
     pub fn new(
         vacate: VacateActuator,
+        kill: KillActuator,
         clock: Arc<dyn Clock>,
         shared: Arc<Shared>,
         outbox: SyncSender<Message>,
     ) -> Departures {
         Departures {
             vacate,
+            kill,
             clock,
             shared,
             outbox,
@@ -127,7 +131,7 @@ impl Departures {
             }
         }
         self.bury();
-        self.said.retain(|(scope, _)| self.vacate.exists(scope));
+        self.said.retain(|(scope, _)| self.kill.exists(scope));
     }
 
     fn end(&mut self, scope: &str, cause: &'static str) {
@@ -136,7 +140,7 @@ impl Departures {
         let seen_before =
             lock(&self.shared.jobs).iter().find(|(_, job)| job.scope == scope).map(|(_, job)| job.clone());
         let job = seen_before.filter(|job| !job.id.is_empty()).unwrap_or_else(|| self.vacate.of(scope));
-        match self.vacate.end(scope) {
+        match self.kill.end(scope) {
             Ok(false) => {}
             Ok(true) => {
                 if let Entry::Vacant(dying) = self.dying.entry(scope.into()) {
@@ -154,12 +158,12 @@ impl Departures {
     fn bury(&mut self) {
         let now_ns = self.clock.monotonic_ns();
         for (scope, whose) in std::mem::take(&mut self.dying) {
-            if self.vacate.is_empty(&scope) {
+            if self.kill.is_empty(&scope) {
                 self.say(&scope, whose, Ok(()));
                 continue;
             }
             let took_ns = now_ns.saturating_sub(whose.2);
-            if took_ns >= self.vacate.deadline_ns() {
+            if took_ns >= self.kill.deadline_ns() {
                 let seconds = took_ns / 1_000_000_000;
                 self.say(&scope, whose.clone(), Err(anyhow!("{scope}: still there {seconds} s after cgroup.kill")));
             }
@@ -194,9 +198,10 @@ mod tests {
     use super::*;
 
     fn departures(folder: &Path, clock: Arc<dyn Clock>) -> (Departures, Receiver<Message>) {
-        let vacate = VacateActuator::new(folder, folder, folder, Duration::from_secs(5));
+        let vacate = VacateActuator::new(folder, folder, folder);
+        let kill = KillActuator::new(folder, folder, Duration::from_secs(5));
         let (outbox, inbox) = sync_channel(16);
-        (Departures::new(vacate, clock, Arc::default(), outbox), inbox)
+        (Departures::new(vacate, kill, clock, Arc::default(), outbox), inbox)
     }
 
     fn leaves(departures: &mut Departures, by_force: bool, cause: &'static str) {

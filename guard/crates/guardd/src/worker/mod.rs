@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::actuators::disks::DisksActuator;
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
+use crate::actuators::kill::KillActuator;
 use crate::actuators::network::NetworkActuator;
 use crate::actuators::squeeze::{SqueezeActuator, Squeezed};
 use crate::actuators::swap::SwapActuator;
@@ -98,6 +99,8 @@ pub struct Knobs {
     pub swap: SwapActuator,
     /// Who is to leave.
     pub vacate: VacateActuator,
+    /// Who has not left in time.
+    pub kill: KillActuator,
 }
 
 /// The thread.
@@ -128,14 +131,14 @@ pub struct Worker {
 impl Worker {
     /// Touches nothing yet.
     pub fn new(knobs: Knobs, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
-        let Knobs { io_max, squeeze, network, disks, swap, vacate } = knobs;
+        let Knobs { io_max, squeeze, network, disks, swap, vacate, kill } = knobs;
         Worker {
             io_max,
             squeeze,
             network,
             disks,
             swap,
-            departures: Departures::new(vacate, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()),
+            departures: Departures::new(vacate, kill, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()),
             clock,
             shared,
             outbox,

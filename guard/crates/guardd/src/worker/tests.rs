@@ -10,13 +10,14 @@ fn limit() -> Limit {
 fn worker(folder: &Path) -> (Worker, Receiver<Message>) {
     let patience = Duration::from_secs(5);
     let io_max = IoMaxActuator::new(folder, folder, Path::new("systemctl"), patience);
-    let vacate = VacateActuator::new(folder, folder, folder, patience);
+    let vacate = VacateActuator::new(folder, folder, folder);
+    let kill = KillActuator::new(folder, folder, patience);
     let (outbox, inbox) = sync_channel(16);
     let squeeze = SqueezeActuator::new(folder, folder, Path::new("systemctl"), patience);
     let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
     let disks = DisksActuator::of_guard(folder, folder, Path::new("systemctl"), patience);
     let swap = SwapActuator::new(folder, folder, Path::new("systemctl"), patience);
-    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate };
+    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate, kill };
     (Worker::new(knobs, Arc::new(SystemClock), Arc::default(), outbox), inbox)
 }
 
