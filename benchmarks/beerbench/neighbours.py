@@ -63,7 +63,8 @@ class Taken(NamedTuple):
 
 
 def taken(samples: Sequence[Sample], start: float, end: float) -> Taken:
-    """Between two moments; NaN without samples around them. Those of a record may lack the last columns."""
+    """Between two moments; NaN without samples around them. Those of a record may lack the last columns: then
+    only what neighbours took is known."""
     table = np.array([Sample(*sample) for sample in samples])
     if len(table) < 2 or start < table[0, 0] - INTERVAL or end > table[-1, 0] + 2 * INTERVAL:
         return Taken(float("nan"), float("nan"))

@@ -86,7 +86,7 @@ mod tests {
             assert!(stated.weak_p99 < stated.strong_p99, "{}: {stated:?}", objective.name);
             let of_many = super::stated(objective, 96, 3.0, crate::config::TICK_NS);
             assert!(of_many.strong_p99 < 100.0, "{of_many:?}");
-            // Of ticks as long as the shipped ones both medians fall on the same.
+            // With ticks as long as the shipped ones so few trials cannot tell the medians apart.
             let [one, many] = [1, 96].map(|filesystems| super::stated(objective, filesystems, 3.0, 5_000_000));
             assert!(many.strong_p50 > one.strong_p50, "{one:?} {many:?}");
             let smaller = super::stated(objective, 1, 2.0, crate::config::TICK_NS);
