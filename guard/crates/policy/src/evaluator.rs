@@ -65,8 +65,8 @@ pub struct Evaluator {
 }
 
 /// Shares of the evidence for the next level: from the first on ticks come sooner, from the second on as soon as they can. Beside 40 ms,
-/// and 10 at once from half of the evidence on, these are an eighth fewer ticks of healthy storage; in trials of the detector a step of three
-/// times is found 2 ms later in the median and no later at the 99th percentile (benchmarks/runs/2026-11-29-2-core).
+/// and 10 at once from half of the evidence on, these are an eighth fewer ticks of healthy storage; in trials of the detector a step of
+/// three times is found 2 ms later in the median and no later at the 99th percentile (benchmarks/runs/2026-11-29-2-core).
 const SUSPENSE: (f64, f64) = (0.15, 0.65);
 /// From one tick to the next then. Half of that would find no step much sooner, and more that is none.
 const HURRIED_NS: u64 = 10_000_000;
