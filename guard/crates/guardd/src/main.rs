@@ -163,26 +163,22 @@ fn step(text: &str) -> Result<f64, String> {
 /// `stated` = how many disks there are, and how much slower one of them becomes; `None` = nothing is stated.
 fn check_config(path: &Path, live: bool, stated: Option<(usize, f64)>) -> Result<ExitCode> {
     let config = check::load(path)?;
-    if live {
-        let faults = check::live(&config, &SystemClock);
-        for fault in &faults {
-            eprintln!("beer-guard: {fault}");
+    let faults = if live { check::live(&config, &SystemClock) } else { Vec::new() };
+    for fault in &faults {
+        eprintln!("beer-guard: {fault}");
+    }
+    if faults.is_empty() {
+        println!("{}: good", path.display());
+    }
+    if let Some((disks, step)) = stated {
+        let mut lines = check::stated(&config, disks, step);
+        if live {
+            lines.extend(io_weight::said(&config, &SystemClock));
+            lines.push(watch::said(&config));
         }
-        if !faults.is_empty() {
-            return Ok(ExitCode::FAILURE);
-        }
+        lines.iter().for_each(|line| println!("{line}"));
     }
-    println!("{}: good", path.display());
-    let Some((disks, step)) = stated else { return Ok(ExitCode::SUCCESS) };
-    let mut lines = check::stated(&config, disks, step);
-    if live {
-        lines.extend(io_weight::said(&config, &SystemClock));
-        lines.push(watch::said(&config));
-    }
-    for line in lines {
-        println!("{line}");
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A flag that these signals put up.
