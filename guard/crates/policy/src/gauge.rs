@@ -33,7 +33,7 @@ pub const PROBE_ROOT: &str = "probe.root.seconds";
 pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
 
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 30] = [
+pub const SOURCES: [Source; 31] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 5 s"),
     source("storage.pressure.cpu.full", Unit::Share, "time in which all storage tasks waited for CPU, over 5 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 5 s"),
@@ -74,6 +74,7 @@ pub const SOURCES: [Source; 30] = [
     source("host.pressure.memory.some", Unit::Share, "time in which some task waited for memory, over 5 s"),
     source("host.pressure.memory.full", Unit::Share, "time in which all tasks waited for memory, over 5 s"),
     source("host.load", Unit::Count, "load average over a minute, per CPU"),
+    source("host.load.total", Unit::Count, "load average over a minute, as that of uptime"),
     source("network.receive", Unit::Share, "received by the storage interface, against its speed"),
     source("network.transmit", Unit::Share, "sent by the storage interface, against its speed"),
     source("network.batch.receive", Unit::Share, "received by jobs, against the speed of the storage interface"),

@@ -10,7 +10,8 @@ use intf::state::NodeState;
 use kernfs::process::ProcessMemory;
 use policy::bits::contains;
 use policy::event::Unit;
-use policy::{Config, GaugeState, Level, Names, Resource, SignalState};
+use policy::gauge::{Reading as GaugeReading, SOURCES};
+use policy::{exec_places, Config, GaugeState, Level, Names, Resource, SignalState};
 
 use super::per_job::PerJob;
 use super::slices::Slices;
@@ -27,6 +28,8 @@ pub struct Renderer {
     slices: Slices,
     per_job: PerJob,
     memory: ProcessMemory,
+    /// Names of all that gauges may watch, by place.
+    sources: Vec<(usize, String)>,
     locked: bool,
     dry_run: bool,
 }
@@ -37,7 +40,11 @@ impl Renderer {
         let memory = ProcessMemory::of_self(&config.paths.proc);
         let dry_run = config.node.dry_run;
         let (slices, per_job) = (Slices::new(config), PerJob::new(config));
-        Renderer { slices, per_job, shared, clock, memory, locked, dry_run }
+        let own = SOURCES.iter().map(|source| source.name.to_owned()).enumerate();
+        let of_site =
+            exec_places(&config.exec).map(|(place, entry, key)| (place, format!("exec.{}.{key}", entry.name)));
+        let sources = own.chain(of_site).collect();
+        Renderer { slices, per_job, shared, clock, memory, sources, locked, dry_run }
     }
 
     /// The whole page.
@@ -51,6 +58,7 @@ impl Renderer {
         if view.at_ns != 0 {
             self.node(view, &mut out);
             objectives(view, &names, &mut out);
+            self.sources(&mut out);
             gauges(view, &names, &mut out);
             filesystems(view, &names, &mut out);
             throttles(view, &names, &mut out);
@@ -65,6 +73,28 @@ impl Renderer {
         self.actions(&mut out);
         self.own(view, &mut out);
         out.finish()
+    }
+
+    /// All that is read, whether a gauge watches it or not: who chooses a limit wants to know first what is usual.
+    fn sources(&self, out: &mut Exposition) {
+        let now_ns = self.clock.monotonic_ns();
+        let read = |place: usize| self.shared.gauges.read(place, now_ns);
+        let there = || {
+            self.sources.iter().filter_map(|(place, name)| match read(*place) {
+                GaugeReading::Value(value, at_ns) => Some((name, (value, seconds(now_ns.saturating_sub(at_ns))))),
+                GaugeReading::Missing(_) | GaugeReading::Absent => None,
+            })
+        };
+        if there().next().is_some() {
+            let mut family = out.family(&names::SOURCE_VALUE);
+            there().for_each(|(name, (value, _))| family.sample(&[("source", name)], value));
+            let mut family = out.family(&names::SOURCE_AGE);
+            there().for_each(|(name, (_, age_s))| family.sample(&[("source", name)], age_s));
+        }
+        let mut family = out.family(&names::SOURCE_FAILED);
+        for (place, name) in self.sources.iter().filter(|(place, _)| read(*place) != GaugeReading::Absent) {
+            family.sample(&[("source", name)], flag(self.shared.gauges.fault(*place).is_some()));
+        }
     }
 
     fn node(&self, view: &Snapshot, out: &mut Exposition) {

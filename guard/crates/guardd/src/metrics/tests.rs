@@ -98,6 +98,10 @@ fn page() -> String {
         gauges: vec!["storage-memory".into(), "not-here".into()],
         filesystems: vec!["/data/01".into(), "/data/02".into()],
     });
+    shared.gauges.put("host.load", Some(1.5), 98_000_000_000);
+    shared.gauges.put("host.load.total", Some(6.0), 98_000_000_000);
+    shared.gauges.put("storage.memory.swap", None, 98_000_000_000);
+    shared.gauges.fail("host.load", "no such number");
     *lock(&shared.actions) = vec![("thaw".into(), Outcome::Done, 1), ("freeze".into(), Outcome::Done, 2)];
     Renderer::new(&config, shared, Arc::new(At), true).render(&view())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The load average, as that of `uptime`, by the number of CPUs that are there: tasks that run, want to run, or wait in D state.
+//! The load average, as that of `uptime`, and by the number of CPUs that are there: tasks that run, want to run, or wait in D state.
 
 use kernfs::KernFile;
 use policy::Config;
@@ -17,6 +17,7 @@ pub struct Load {
 
 const BELIEVED: u32 = 60;
 const NAME: &str = "host.load";
+const TOTAL: &str = "host.load.total";
 
 impl Load {
     /// Opens nothing yet.
@@ -41,8 +42,12 @@ impl Source for Load {
         let cpus = self.cpus.0;
         let average = match self.average.read() {
             Ok(text) => text.and_then(|text| text.split(' ').next()?.parse::<f64>().ok()),
-            Err(error) => return shared.gauges.fail(NAME, error),
+            Err(error) => return [NAME, TOTAL].into_iter().for_each(|name| shared.gauges.fail(name, &error)),
         };
+        match average {
+            Some(average) => shared.gauges.put(TOTAL, Some(average), now_ns),
+            None => shared.gauges.fail(TOTAL, format!("{}: no number there", self.average.path().display())),
+        }
         match (average, cpus) {
             (Some(average), 1..) => shared.gauges.put(NAME, Some(average / cpus as f64), now_ns),
             _ => shared.gauges.fail(NAME, format!("{}, or CPUs in stat: none there", self.average.path().display())),
@@ -66,6 +71,8 @@ mod tests {
         let mut load = Load::new(&config);
         load.read(5, &shared);
         assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.5, 5));
+        let total = source_of(TOTAL).unwrap();
+        assert_eq!(shared.gauges.read(total, 1), Reading::Value(3.0, 5));
         // A CPU more is noticed within a minute, and no sooner.
         write("stat", "cpu0 1\ncpu1 1\ncpu2 1\n");
         for now_ns in 6..=64 {
@@ -78,7 +85,7 @@ mod tests {
         write("loadavg", "much\n");
         load.read(66, &shared);
         assert_eq!(shared.gauges.read(place, 1), Reading::Value(1.0, 65));
-        assert!(shared.gauges.fault(place).unwrap().contains("loadavg"));
+        assert!([place, total].into_iter().all(|place| shared.gauges.fault(place).unwrap().contains("loadavg")));
     }
 
     #[test]
