@@ -38,6 +38,9 @@ ROOM = 150e6
 BATCH = "/sys/fs/cgroup/beer.slice"
 # Who grew in the last minute is looked for first.
 LONG_AGO = 70.0
+# More than the memory that it has, all of it in use: it grows no more then, and waits for what is in swap.
+HELD_MIB = 400
+WAITER = f"hog-memory --size {HELD_MIB}MiB --processes 4 --seconds 900 --on-signal 1"
 # A service of storage that asks for more than it may have: the kernel slows it down (cgroup-v2.rst, memory.high).
 SHORT = "storage-short-of-memory"
 SHORT_OF_MEMORY = f"systemd-run --quiet --unit={SHORT} --slice=storage.slice -p MemoryHigh=8M -p MemoryMax=256M "
@@ -86,6 +89,17 @@ def decision(guard: Guard, action: str) -> Decision:
     found = [one for one in guard.decisions() if one.action == action]
     assert found, guard.why()
     return found[0]
+
+
+def held_mib(node: Machine, scope: str) -> float:
+    """What its tasks hold, with what is in swap."""
+    asked = f"sed -nE 's/^(anon|shmem) //p' {scope}/memory.stat; cat {scope}/memory.swap.current"
+    return sum(map(int, node.execute(asked).stdout.split())) / 2**20
+
+
+def waited_for_memory(node: Machine, scope: str) -> float:
+    """Seconds in which some task of it did."""
+    return int(node.execute(f"sed -n 's/^some .*total=//p' {scope}/memory.pressure").stdout) / 1e6
 
 
 def assert_left_alone(guard: Guard, cause: str, leaver: Job, scope: str, innocent: Job) -> None:
@@ -235,6 +249,41 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     batch.signal(batch.wait_until_ready(younger, timeout=300))
     assert report_of(younger, timeout=300)["ok"] is True
     assert times_started(younger) == 2
+
+
+@pytest.mark.full
+@pytest.mark.layout("scratch-apart")
+def test_who_waits_most_for_memory_leaves_and_not_the_youngest(
+    node: Machine, batch: Batch, guard: Guard, storage: StorageUser
+) -> None:
+    guard.wait_for_state("open", timeout=120)
+    waiter = batch.submit(WAITER)
+    waits = batch.wait_until_ready(waiter, timeout=240)
+    younger = batch.submit("burn --seconds 300 --on-signal 1")
+    beside = batch.wait_until_ready(younger, timeout=240)
+    storage.watch()
+    time_of = clock.measure(node)
+    batch.signal(beside)
+    storage.part("a job takes more than its memory")
+    batch.signal(waits)
+    wait_until(lambda: held_mib(node, waits) >= HELD_MIB, 300, "it holds all", interval=3.0, explain=guard.why)
+    before = waited_for_memory(node, waits)
+    let_storage_be_alone(LONG_AGO)
+    struck = storage.part("storage waits for memory")
+    assert waited_for_memory(node, waits) - before > LONG_AGO / 10, "it does not wait for memory: this shows nothing"
+    node.execute(SHORT_OF_MEMORY, timeout=60)
+    wait_until(
+        lambda: [one for one in guard.decisions() if one.action == "vacate"],
+        120,
+        "somebody is told to leave",
+        interval=1.0,
+        explain=guard.why,
+    )
+    node.execute(f"systemctl stop {SHORT}", timeout=60)
+    wait_until(lambda: evicted(node, waiter), 180, "HTCondor ends it", interval=2.0, explain=guard.why)
+    jobs = {"waiter": waits, "younger": beside}
+    figures("one job waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
+    assert_left_alone(guard, "memory_wait", waiter, waits, younger)
 
 
 @pytest.mark.full

@@ -152,7 +152,7 @@ mod tests {
             detail: "the slice is missing".into(),
             duration_ns: 4_000_000,
             lasted_ns: None,
-            growth: None,
+            memory: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::actuators::io_max::Limit;
 use crate::control::LoopTimes;
 use crate::reload::Reloaded;
 use crate::signals::{Histograms, Mounted, Reading, Sample};
-use crate::watch::{Claim, Gauges, Grown};
+use crate::watch::{Claim, Gauges, Holding};
 
 /// What operators have asked for.
 #[derive(Default)]
@@ -59,7 +59,7 @@ pub struct Shared {
     /// Under which address each job comes to the storage daemons.
     pub addresses: Told<Claim>,
     /// What each job holds of memory.
-    pub growth: Told<Grown>,
+    pub holdings: Told<Holding>,
     /// Threads of the storage services that are stuck, some of them where there are many.
     pub stuck: Mutex<Vec<u32>>,
     /// What is mounted where the storage daemon has filesystems; replaced when it is another.

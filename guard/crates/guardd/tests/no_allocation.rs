@@ -16,7 +16,7 @@ use guardd::actuators::{ShapingActuator, SliceFreezer};
 use guardd::clock::SystemClock;
 use guardd::control::{ControlLoop, Parts, StateFile};
 use guardd::shared::{lock, Owner, Shared};
-use guardd::watch::{Claim, Grown};
+use guardd::watch::{Claim, Holding};
 use intf::segment::layout::{Class, Kind, Op};
 use intf::segment::synthetic::SegmentWriter;
 use intf::segment::SeriesId;
@@ -126,9 +126,10 @@ fn a_tick_allocates_nothing() {
             writer.complete(of_batch(Op::Write, filesystem), 900_000, 65_536).unwrap();
             writer.client(u32::from(job), address(job), tick * 4096, tick * 65_536).unwrap();
         }
-        let held: Vec<_> =
-            (0..3).map(|job| Grown { number: number(job), bytes: tick, grown: tick, at_ns: now_ns }).collect();
-        shared.growth.put(&held);
+        let held: Vec<_> = (0..3)
+            .map(|job| Holding { number: number(job), bytes: tick, grown: tick, waited_us: 0, at_ns: now_ns })
+            .collect();
+        shared.holdings.put(&held);
         probe.heartbeat(now_ns).unwrap();
         let series = SeriesId { filesystem: (tick % 96) as u16, kind: Kind::of(Op::Read, Class::Internal).unwrap() };
         probe.complete(series, 8_000_000 + tick % 7 * 100_000, 4096).unwrap();

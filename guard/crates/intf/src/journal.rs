@@ -47,18 +47,29 @@ pub struct Record {
     /// For what ends a state: how long that state lasted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasted_ns: Option<u64>,
-    /// By how much the memory of the job grew that was chosen for it.
+    /// What was measured of the one job that was chosen for its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub growth: Option<Growth>,
+    pub memory: Option<Memory>,
 }
 
-/// Growth of a job's memory in the last minute.
+/// The memory of a job in the last minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Growth {
-    /// Bytes.
-    pub bytes: u64,
-    /// Of so many by which the memory of all jobs grew.
-    pub of: u64,
+#[serde(rename_all = "snake_case")]
+pub enum Memory {
+    /// It grew.
+    Growth {
+        /// Bytes.
+        bytes: u64,
+        /// Of so many by which the memory of all jobs grew.
+        of: u64,
+    },
+    /// Some of its tasks waited for memory (kernel, accounting/psi.rst).
+    Wait {
+        /// Microseconds.
+        us: u64,
+        /// Of so many for which jobs waited.
+        of: u64,
+    },
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -176,6 +187,7 @@ impl Record {
                 "The youngest job is to leave the node".into()
             }
             "vacate" if self.cause == "memory_growth" => "The job whose memory grew most is to leave the node".into(),
+            "vacate" if self.cause == "memory_wait" => "The job that waits most for memory is to leave the node".into(),
             "vacate" => "Jobs are to leave the node".into(),
             "evacuate" => "All jobs are to leave the node".into(),
             "kill" if self.outcome == Outcome::Failed => "Jobs could not be ended by force".into(),
@@ -265,13 +277,20 @@ impl Record {
             "breach_without_batch" => format!("{place} is slow although batch is not the cause{measured}"),
             "signal_stale" => "the storage daemon has shown no sign of life for too long".into(),
             "signal_missing" => "the storage daemon shows nothing to measure".into(),
-            "gauge_above" | "memory_growth" => {
+            "gauge_above" | "memory_growth" | "memory_wait" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
-                let growth = self.growth.map(|growth| {
-                    let (mib, of) = (growth.bytes >> 20, growth.of >> 20);
-                    format!("; of {of} MiB by which the memory of all jobs grew in a minute {mib} MiB are its own")
-                });
-                format!("{gauge} is above its limit{measured}{}", growth.unwrap_or_default())
+                let of_it = match self.memory {
+                    None => String::new(),
+                    Some(Memory::Growth { bytes, of }) => {
+                        let (mib, of) = (bytes >> 20, of >> 20);
+                        format!("; of {of} MiB by which the memory of all jobs grew in a minute {mib} MiB are its own")
+                    }
+                    Some(Memory::Wait { us, of }) => {
+                        let (s, of) = (us / 1_000_000, of / 1_000_000);
+                        format!("; of {of} s for which jobs waited for memory in a minute {s} s are its own")
+                    }
+                };
+                format!("{gauge} is above its limit{measured}{of_it}")
             }
             "gauge_stale" => {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
@@ -373,7 +392,7 @@ mod tests {
             detail: String::new(),
             duration_ns: 0,
             lasted_ns: Some(1_230_000_000),
-            growth: None,
+            memory: None,
         }
     }
 
@@ -414,7 +433,7 @@ mod tests {
             "No new jobs are let in because storage-read spends its error budget too fast, \
              7.2 times as fast as it may (limit 6.0)."
         );
-        let memory = |cause, jobs: usize, growth| {
+        let leaves = |cause, jobs: usize, memory| {
             let evidence = Evidence {
                 objective: "storage-memory".into(),
                 series: String::new(),
@@ -422,19 +441,24 @@ mod tests {
                 limit: 0.1,
                 unit: "share".into(),
             };
-            Record { evidence: Some(evidence), jobs: vec![Job::default(); jobs], growth, ..record(cause, "vacate") }
+            Record { evidence: Some(evidence), jobs: vec![Job::default(); jobs], memory, ..record(cause, "vacate") }
                 .sentence()
         };
         assert_eq!(
-            memory("memory_growth", 1, Some(Growth { bytes: 900 << 20, of: 1 << 30 })),
+            leaves("memory_growth", 1, Some(Memory::Growth { bytes: 900 << 20, of: 1 << 30 })),
             "The job whose memory grew most is to leave the node because storage-memory is above its limit \
              (20 %, limit 10 %); of 1024 MiB by which the memory of all jobs grew in a minute 900 MiB are its own."
         );
         assert_eq!(
-            memory("gauge_above", 1, None),
+            leaves("memory_wait", 1, Some(Memory::Wait { us: 40_900_000, of: 42_000_000 })),
+            "The job that waits most for memory is to leave the node because storage-memory is above its limit \
+             (20 %, limit 10 %); of 42 s for which jobs waited for memory in a minute 40 s are its own."
+        );
+        assert_eq!(
+            leaves("gauge_above", 1, None),
             "The youngest job is to leave the node because storage-memory is above its limit (20 %, limit 10 %)."
         );
-        assert!(memory("gauge_above", 3, None).starts_with("Jobs are to leave the node because"));
+        assert!(leaves("gauge_above", 3, None).starts_with("Jobs are to leave the node because"));
         let notice =
             Evidence { objective: String::new(), series: String::new(), value: 2.04, limit: 1.5, unit: "count".into() };
         assert_eq!(

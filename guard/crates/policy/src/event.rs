@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the ladder says about its decisions, in plain data; turned into journal records outside the loop.
 
-use crate::growth::Grower;
 use crate::jobs::Hold;
 use crate::squeeze::Resource;
+use crate::taker::{Sign, Taker};
 use intf::journal;
 use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
@@ -80,6 +80,8 @@ pub enum Cause {
     GaugeAbove,
     /// A gauge of memory is, and the memory of one job grew by more than that of all others.
     MemoryGrowth,
+    /// A gauge of memory is, and one job waited for memory for longer than all others.
+    MemoryWait,
     /// A gauge has not been read for too long.
     GaugeStale,
     /// The guard's own checks fail.
@@ -104,7 +106,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 44] = [
+    pub const ALL: [Cause; 45] = [
         Cause::Start,
         Cause::Adopted,
         Cause::Slack,
@@ -139,6 +141,7 @@ impl Cause {
         Cause::SignalMissing,
         Cause::GaugeAbove,
         Cause::MemoryGrowth,
+        Cause::MemoryWait,
         Cause::GaugeStale,
         Cause::SelfCheck,
         Cause::Drained,
@@ -188,6 +191,7 @@ impl Cause {
             Cause::SignalMissing => "signal_missing",
             Cause::GaugeAbove => "gauge_above",
             Cause::MemoryGrowth => "memory_growth",
+            Cause::MemoryWait => "memory_wait",
             Cause::GaugeStale => "gauge_stale",
             Cause::SelfCheck => "self_check",
             Cause::Drained => "drained",
@@ -371,8 +375,8 @@ pub struct Event {
     pub filesystem: Option<u16>,
     /// The evidence.
     pub measure: Option<Measure>,
-    /// The job whose memory grew most is who is touched.
-    pub grower: Option<Grower>,
+    /// What the memory of the one job that is touched has to do with it.
+    pub taker: Option<Taker>,
     /// How long the state that this ends had lasted.
     pub lasted_ns: Option<u64>,
 }
@@ -446,7 +450,10 @@ impl Event {
             detail: String::new(),
             duration_ns: 0,
             lasted_ns: self.lasted_ns,
-            growth: self.grower.map(|grower| journal::Growth { bytes: grower.grown, of: grower.of }),
+            memory: self.taker.map(|taker| match taker.sign {
+                Sign::Growth { bytes, of } => journal::Memory::Growth { bytes, of },
+                Sign::Wait { us, of } => journal::Memory::Wait { us, of },
+            }),
         }
     }
 }
@@ -470,7 +477,7 @@ mod tests {
             series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
             filesystem: Some(0),
             measure: Some(Measure { value: 13.0, limit: 12.0, unit: Unit::Nats }),
-            grower: None,
+            taker: None,
             lasted_ns: Some(7),
         }
     }

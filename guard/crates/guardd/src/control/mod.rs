@@ -4,7 +4,6 @@
 
 mod act;
 mod data_disks;
-mod growth;
 mod leave;
 mod limits;
 mod look;
@@ -12,6 +11,7 @@ mod node;
 mod pace;
 mod publish;
 mod state_file;
+mod taking;
 mod times;
 
 #[cfg(test)]
@@ -34,10 +34,10 @@ use crate::signals::{Board, Reading, Signal};
 use crate::worker::Wish;
 
 use data_disks::DataDisks;
-use growth::Growing;
 use leave::Leaving;
 use limits::Limits;
 use look::Slot;
+use taking::Taking;
 
 pub use node::Node;
 pub use state_file::StateFile;
@@ -68,7 +68,7 @@ pub struct ControlLoop<F: Freezer> {
     less_ns: Option<u64>,
     data_disks: DataDisks,
     leaving: Leaving,
-    growing: Growing,
+    taking: Taking,
     worker: SyncSender<Wish>,
     /// It did not fit into the worker's channel.
     unsent: Option<Wish>,
@@ -174,7 +174,7 @@ impl<F: Freezer> ControlLoop<F> {
             less_ns: None,
             data_disks: DataDisks::default(),
             leaving: Leaving::default(),
-            growing: Growing::new(),
+            taking: Taking::new(),
             worker,
             unsent: None,
             state_file,
@@ -203,7 +203,7 @@ impl<F: Freezer> ControlLoop<F> {
             self.take_over();
             self.shared.addresses.take(&mut self.board.daemons.claims_version, &mut self.board.daemons.claims);
             self.look_around(now_ns);
-            self.growing.look(&self.shared.growth, &self.board.jobs, now_ns);
+            self.taking.look(&self.shared.holdings, &self.board.jobs, now_ns);
             self.follow_mounts();
             self.put_gauges(now_ns);
         }
@@ -234,7 +234,7 @@ impl<F: Freezer> ControlLoop<F> {
             jobs: self.node.jobs(&self.board.jobs),
             living: self.board.jobs.living(),
             oldest_first: self.board.jobs.oldest_first(),
-            grower: self.growing.found(&self.board.jobs),
+            taker: self.taking.found(&self.board.jobs),
             self_check: self.node.slice_present() && !self.signals.iter().any(|slot| slot.missed(now_ns)),
             drained: self.shared.orders.drained.load(Ordering::Relaxed),
             ordered: now_ns < self.shared.orders.freeze_until_ns.load(Ordering::Relaxed),

@@ -183,7 +183,7 @@ mod tests {
             detail: String::new(),
             duration_ns: 5,
             lasted_ns: None,
-            growth: None,
+            memory: None,
         }
     }
 

@@ -333,7 +333,7 @@ impl Reporter {
             by: String::new(),
             duration_ns: 0,
             lasted_ns: None,
-            growth: None,
+            memory: None,
         }
     }
 

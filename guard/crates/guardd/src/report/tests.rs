@@ -73,7 +73,7 @@ fn event(at_ns: u64, deed: Deed) -> Event {
         series: None,
         filesystem: None,
         measure: None,
-        grower: None,
+        taker: None,
         lasted_ns: None,
     }
 }

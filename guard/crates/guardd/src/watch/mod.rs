@@ -4,7 +4,7 @@
 
 mod addresses;
 mod exec;
-mod growth;
+mod holding;
 mod load;
 mod memory;
 mod mounts;
@@ -32,7 +32,7 @@ use triggers::Triggers;
 pub use triggers::said;
 
 pub use addresses::Claim;
-pub use growth::Grown;
+pub use holding::Holding;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -149,7 +149,7 @@ impl Watch {
             Box::new(mounts::Mounts::new(config)),
             Box::new(swaps::Swaps::new(config)),
             Box::new(memory::Memory::new(config)),
-            Box::new(growth::Growth::new(config)),
+            Box::new(holding::Holdings::new(config)),
             Box::new(network::Network::new(config)),
             Box::new(load::Load::new(config)),
             Box::new(stuck::Stuck::new(config)),

@@ -325,7 +325,7 @@ impl Memory {
             series: None,
             filesystem: None,
             measure: None,
-            grower: None,
+            taker: None,
             lasted_ns: None,
         };
         fill(&mut event);

@@ -26,10 +26,10 @@ use view::{About, Short, View};
 use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Measure, Unit};
 use crate::gauge::GaugeVerdict;
-use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::Verdict;
 use crate::squeeze::{Change, Resource, Shares, Squeeze};
+use crate::taker::Taker;
 use crate::throttle::{Throttles, Use};
 use intf::state::NodeState;
 
@@ -112,8 +112,8 @@ pub struct Inputs<'a> {
     pub living: JobSet,
     /// Their places, who began first before all others.
     pub oldest_first: &'a [usize],
-    /// The one of them whose memory grew by more than that of all others lately; `None` = that is not clear.
-    pub grower: Option<Grower>,
+    /// The one of them who takes the memory that is short, if it is; `None` = that is not clear.
+    pub taker: Option<Taker>,
     /// The guard's own checks are good (cgroup tree, freezer, ...).
     pub self_check: bool,
     /// An operator took batch off the node: nothing new starts.

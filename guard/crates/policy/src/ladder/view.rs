@@ -11,10 +11,10 @@ use crate::evaluator::FilesystemLoad;
 use crate::event::{Cause, Deed, Event, Measure, Unit};
 use crate::filled::TAKEN;
 use crate::gauge::{GaugeState, GaugeVerdict, Then};
-use crate::growth::Grower;
 use crate::jobs::{Hold, JobSet};
 use crate::objective::{Level, SignalState, Verdict};
 use crate::squeeze::Resource;
+use crate::taker::Taker;
 use intf::segment::layout::MAX_FILESYSTEMS;
 use intf::segment::SeriesId;
 
@@ -41,8 +41,8 @@ pub(super) struct About {
     telling: bool,
     /// Who made it so, where that is known.
     pub guilty: Option<JobSet>,
-    /// Whose memory grew most, if that is why he was chosen.
-    grower: Option<Grower>,
+    /// Who took the memory that is short, if that is why he was chosen.
+    taker: Option<Taker>,
 }
 
 impl About {
@@ -63,7 +63,7 @@ impl About {
             // Wald's bound (`stated_false_alarms_per_million`): by itself this comes at most once in exp(value) requests.
             telling: unusual && verdict.measure.value >= (verdict.rate * DAY_S).ln(),
             guilty: None,
-            grower: None,
+            taker: None,
         };
         let used = about.if_guilty(inputs, memory.config.batch_share_guilty).is_some();
         let guilty = about.filesystem.and_then(|filesystem| {
@@ -112,9 +112,9 @@ impl About {
         About { filesystem: Some(filesystem), measure: Some(measure), ..About::default() }
     }
 
-    /// It touches this one for the growth of his memory.
-    pub fn because_of(self, grower: Option<Grower>) -> About {
-        About { grower, ..self }
+    /// It touches this one for his memory.
+    pub fn because_of(self, taker: Option<Taker>) -> About {
+        About { taker, ..self }
     }
 
     /// What was measured.
@@ -132,7 +132,7 @@ impl About {
         event.series = self.series;
         event.filesystem = self.filesystem;
         event.measure = self.measure;
-        event.grower = self.grower;
+        event.taker = self.taker;
     }
 }
 
@@ -191,8 +191,8 @@ pub(super) struct View {
     pub resumed: bool,
     /// A gauge says that jobs must go, one by one: its last value does, and when that was read.
     pub crowded: Option<(About, u64)>,
-    /// Whose memory grew most, where that gauge is of memory and it is clear.
-    pub grower: Option<Grower>,
+    /// Who takes the memory that is short, where that gauge is of memory and it is clear.
+    pub taker: Option<Taker>,
     /// What storage is short of while batch may have less of it, by place in [`Resource::ALL`]; `None` = nothing is known.
     pub short: [Option<Short>; Resource::ALL.len()],
     /// A gauge says that all of them must.
@@ -234,7 +234,7 @@ impl View {
             less_awaited: inputs.less_awaited,
             resumed: inputs.resumed,
             crowded: None,
-            grower: None,
+            taker: None,
             short: Default::default(),
             danger: None,
             youngest: inputs.oldest_first.last().copied(),
@@ -278,8 +278,8 @@ impl View {
                     if verdict.is_above() && !view.crowded.is_some_and(|(_, read_ns)| memory.settled(read_ns)) =>
                 {
                     view.crowded = Some((About::gauge(index, verdict), verdict.read_ns));
-                    let there = |grower: &Grower| verdict.of_memory && inputs.living.contains(grower.place);
-                    view.grower = inputs.grower.filter(there);
+                    let there = |taker: &Taker| verdict.of_memory && inputs.living.contains(taker.place);
+                    view.taker = inputs.taker.filter(there);
                 }
                 Then::Vacate => {}
                 // Who resumes after one has seen what was read until then.

@@ -5,8 +5,8 @@ use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
 use policy::event::{Measure, Unit};
 use policy::{
-    Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Grower, Inputs, JobSet, Ladder, LadderConfig,
-    Level, SignalState, Taken, Use, Verdict,
+    Actions, Cause, Config, Deed, Event, FilesystemLoad, GaugeVerdict, Inputs, JobSet, Ladder, LadderConfig, Level,
+    SignalState, Taken, Taker, Use, Verdict,
 };
 
 pub const MS: u64 = 1_000_000;
@@ -47,7 +47,7 @@ pub struct Steps {
     pub taken: Vec<Taken>,
     pub jobs: Option<u32>,
     pub living: JobSet,
-    pub grower: Option<Grower>,
+    pub taker: Option<Taker>,
     pub self_check: bool,
     pub drained: bool,
     pub ordered: bool,
@@ -113,7 +113,7 @@ impl Steps {
             taken: Vec::new(),
             jobs: Some(3),
             living: [0, 1, 2].into_iter().collect(),
-            grower: None,
+            taker: None,
             self_check: true,
             drained: false,
             ordered: false,
@@ -159,7 +159,7 @@ impl Steps {
             jobs: self.jobs,
             living: self.living,
             oldest_first: &self.living.iter().collect::<Vec<_>>(),
-            grower: self.grower,
+            taker: self.taker,
             self_check: self.self_check,
             drained: self.drained,
             ordered: self.ordered,

@@ -3,7 +3,7 @@
 use crate::steps::{config, jobs, Steps, MS, S, TICK};
 use intf::segment::{Kind, SeriesId};
 use intf::state::NodeState;
-use policy::{Cause, Deed, GaugeState, Grower, Hold, JobSet, Ladder, LadderConfig, Level, Then};
+use policy::{Cause, Deed, GaugeState, Hold, JobSet, Ladder, LadderConfig, Level, Sign, Taker, Then};
 
 /// Without limits, as for a job that does harm with little already.
 fn unlimited() -> Steps {
@@ -237,24 +237,35 @@ fn who_took_most_of_the_memory_leaves_and_not_the_youngest() {
     let mut steps = Steps::open();
     (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
     steps.gauges[0].of_memory = true;
-    steps.grower = Some(Grower { place: 0, grown: 900 * MIB, of: 1000 * MIB });
+    steps.taker = Some(Taker { place: 0, sign: Sign::Growth { bytes: 900 * MIB, of: 1000 * MIB } });
     steps.step();
     assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[0]))));
     assert_eq!((steps.actions().hold, steps.actions().reason), (Hold::Jobs(jobs(&[0])), Cause::MemoryGrowth));
-    assert_eq!(steps.events[0].grower, steps.grower, "the journal says why");
+    assert_eq!(steps.events[0].taker, steps.taker, "the journal says why");
     // What was said of one who has gone is said of nobody: now it is the youngest.
     (steps.jobs, steps.living) = (Some(2), jobs(&[1, 2]));
     steps.run(10 * S + 2 * TICK);
     assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[2]))));
     let last = steps.events.last().unwrap();
-    assert_eq!((last.cause, last.deed, last.grower), (Cause::GaugeAbove, Deed::Vacate, None));
+    assert_eq!((last.cause, last.deed, last.taker), (Cause::GaugeAbove, Deed::Vacate, None));
+}
+
+#[test]
+fn who_waits_most_for_memory_leaves_and_not_the_youngest() {
+    let mut steps = Steps::open();
+    (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
+    steps.gauges[0].of_memory = true;
+    steps.taker = Some(Taker { place: 1, sign: Sign::Wait { us: 40_000_000, of: 42_000_000 } });
+    steps.step();
+    assert_eq!((steps.state(), steps.actions().leave), (NodeState::Vacating, Hold::Jobs(jobs(&[1]))));
+    assert_eq!((steps.actions().reason, steps.events[0].taker), (Cause::MemoryWait, steps.taker));
 }
 
 #[test]
 fn memory_is_no_reason_where_another_gauge_asks() {
     let mut steps = Steps::open();
     (steps.gauges[0].state, steps.gauges[0].then) = (GaugeState::Broken, Then::Vacate);
-    steps.grower = Some(Grower { place: 0, grown: 1 << 30, of: 1 << 30 });
+    steps.taker = Some(Taker { place: 0, sign: Sign::Growth { bytes: 1 << 30, of: 1 << 30 } });
     steps.step();
     assert_eq!(steps.actions().leave, Hold::Jobs(jobs(&[2])));
 }

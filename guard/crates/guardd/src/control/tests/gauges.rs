@@ -22,9 +22,11 @@ fn where_storage_is_short_of_memory_who_took_it_leaves_and_else_the_youngest() {
         rig.memory = 0.5;
         for _ in 0..12 {
             let at_ns = rig.clock.monotonic_ns();
-            let of =
-                |(number, mib): (u64, u64)| crate::watch::Grown { number, bytes: mib << 20, grown: mib << 20, at_ns };
-            rig.control.shared.growth.put(&[of((jobs[0].0, grown[0])), of((jobs[1].0, grown[1]))]);
+            let of = |(number, mib): (u64, u64)| {
+                let bytes = mib << 20;
+                crate::watch::Holding { number, bytes, grown: bytes, waited_us: 0, at_ns }
+            };
+            rig.control.shared.holdings.put(&[of((jobs[0].0, grown[0])), of((jobs[1].0, grown[1]))]);
             rig.pass(SECOND_NS);
         }
         assert!(rig.state().starts_with("state=vacating"), "{}", rig.state());

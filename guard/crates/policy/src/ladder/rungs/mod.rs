@@ -12,6 +12,7 @@ use super::memory::{Memory, Transition};
 use super::view::{About, View};
 use crate::event::{Cause, Deed};
 use crate::jobs::Hold;
+use crate::taker::Sign;
 use intf::state::NodeState;
 
 /// A state of the ladder that can be entered.
@@ -46,7 +47,7 @@ fn vacate(cause: Cause, about: About, who: Hold) -> Transition {
 }
 
 /// From any state in which nobody leaves: a gauge says that jobs have to go. All of them, or one at a time: whoever took most of the
-/// memory that is short, else the youngest, who has the least to lose. Not if those who left before did not help.
+/// memory that is short or waits most for it, else the youngest, who has the least to lose. Not if those who left before did not help.
 fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
     if view.no_jobs || memory.config.dry_run {
         return None;
@@ -58,11 +59,12 @@ fn make_room(memory: &mut Memory, view: &View) -> Option<Transition> {
         memory.room.kept(memory.config.innocent_backoff_ns, view.now_ns);
         return None;
     };
-    let (cause, about) = match view.grower {
-        Some(_) => (Cause::MemoryGrowth, about.because_of(view.grower)),
+    let (cause, about) = match view.taker.map(|taker| taker.sign) {
+        Some(Sign::Growth { .. }) => (Cause::MemoryGrowth, about.because_of(view.taker)),
+        Some(Sign::Wait { .. }) => (Cause::MemoryWait, about.because_of(view.taker)),
         None => (Cause::GaugeAbove, about),
     };
-    let chosen = view.grower.map(|grower| grower.place).or(view.youngest);
+    let chosen = view.taker.map(|taker| taker.place).or(view.youngest);
     let chosen = chosen.map_or(Hold::All, |place| Hold::Jobs([place].into_iter().collect()));
     let backoff_ns = memory.config.innocent_backoff_ns;
     let settled = memory.settled(read_ns);

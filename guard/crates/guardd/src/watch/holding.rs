@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! By how much the memory of each job has grown in the last minute: that which its tasks hold, not the page cache, which the kernel
-//! takes back when it must.
+//! What each job holds of the memory, by how much that has grown in the last minute, and for how long it waited for memory in that time.
+//! It holds what its tasks have, not the page cache, which the kernel takes back when it must.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kernfs::cgroup::{Children, HeldMemory};
+use kernfs::psi::{PressureFile, Resource};
 use policy::Config;
 
 use super::{watchable, Source};
@@ -21,42 +22,53 @@ const PERIOD_NS: u64 = 5_000_000_000;
 
 /// What one job holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grown {
+pub struct Holding {
     /// Inode of its cgroup.
     pub number: u64,
     /// Bytes that it holds, and by how many that grew.
     pub bytes: u64,
     /// See `bytes`.
     pub grown: u64,
+    /// Microseconds in which some task of it waited for memory; 0 where the kernel does not say.
+    pub waited_us: u64,
     /// When that was read (CLOCK_MONOTONIC).
     pub at_ns: u64,
+}
+
+/// At one time: what it held, and for how long it had waited since it began.
+#[derive(Clone, Copy)]
+struct Reading {
+    at_ns: u64,
+    bytes: u64,
+    waited_us: u64,
 }
 
 struct Known {
     scope: String,
     number: u64,
     memory: HeldMemory,
-    /// When it was read, and what it held, oldest first.
-    readings: VecDeque<(u64, u64)>,
+    pressure: PressureFile,
+    /// Oldest first.
+    readings: VecDeque<Reading>,
     due_ns: u64,
     seen: bool,
 }
 
 /// The source.
-pub struct Growth {
+pub struct Holdings {
     slice: PathBuf,
     children: Children,
     known: Vec<Known>,
     /// There was a look before: a job that is new now held nothing then.
     looked: bool,
-    told: Vec<Grown>,
+    told: Vec<Holding>,
 }
 
-impl Growth {
+impl Holdings {
     /// Looks at nothing yet.
     pub fn new(config: &Config) -> Self {
         let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
-        Growth { children: Children::new(&slice), slice, known: Vec::new(), looked: false, told: Vec::new() }
+        Holdings { children: Children::new(&slice), slice, known: Vec::new(), looked: false, told: Vec::new() }
     }
 
     /// Who is there.
@@ -71,9 +83,10 @@ impl Growth {
                 Some(job) => job.seen = true,
                 None => known.push(Known {
                     memory: HeldMemory::new(&slice.join(scope)),
+                    pressure: PressureFile::of_cgroup(&slice.join(scope), Resource::Memory),
                     scope: scope.to_owned(),
                     number,
-                    readings: looked.then_some((now_ns, 0)).into_iter().collect(),
+                    readings: looked.then_some(Reading { at_ns: now_ns, bytes: 0, waited_us: 0 }).into_iter().collect(),
                     due_ns: 0,
                     seen: true,
                 }),
@@ -95,25 +108,34 @@ impl Known {
         self.due_ns = now_ns + PERIOD_NS;
         // What cannot be read is left as it was, to become old.
         let Ok(Some(bytes)) = self.memory.bytes() else { return };
-        self.readings.push_back((now_ns, bytes));
-        while self.readings.front().is_some_and(|(at_ns, _)| now_ns.saturating_sub(*at_ns) > WINDOW_NS) {
+        // Without pressure information nobody is known to wait.
+        let before_us = self.readings.back().map_or(0, |reading| reading.waited_us);
+        let waited_us = self.pressure.read().ok().flatten().map_or(before_us, |pressure| pressure.some_us);
+        self.readings.push_back(Reading { at_ns: now_ns, bytes, waited_us });
+        while self.readings.front().is_some_and(|reading| now_ns.saturating_sub(reading.at_ns) > WINDOW_NS) {
             self.readings.pop_front();
         }
     }
 
-    fn grown(&self) -> Option<Grown> {
-        let ((_, before), (at_ns, bytes)) = (*self.readings.front()?, *self.readings.back()?);
-        Some(Grown { number: self.number, bytes, grown: bytes.saturating_sub(before), at_ns })
+    fn holding(&self) -> Option<Holding> {
+        let (before, now) = (self.readings.front()?, self.readings.back()?);
+        Some(Holding {
+            number: self.number,
+            bytes: now.bytes,
+            grown: now.bytes.saturating_sub(before.bytes),
+            waited_us: now.waited_us.saturating_sub(before.waited_us),
+            at_ns: now.at_ns,
+        })
     }
 }
 
-impl Source for Growth {
+impl Source for Holdings {
     fn read(&mut self, now_ns: u64, shared: &Shared) {
         self.follow(now_ns);
         self.known.iter_mut().for_each(|job| job.read(now_ns));
         self.told.clear();
-        self.told.extend(self.known.iter().filter_map(Known::grown));
-        shared.growth.put(&self.told);
+        self.told.extend(self.known.iter().filter_map(Known::holding));
+        shared.holdings.put(&self.told);
     }
 }
 
@@ -125,7 +147,7 @@ mod tests {
 
     struct Slice {
         folder: tempfile::TempDir,
-        source: Growth,
+        source: Holdings,
         shared: Shared,
         second: u64,
     }
@@ -135,7 +157,7 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let text = format!("[paths]\ncgroup = \"{}\"\njobs_slice = \"jobs.slice\"\n", folder.path().display());
             std::fs::create_dir(folder.path().join("jobs.slice")).unwrap();
-            let source = Growth::new(&Config::parse("test", &text).unwrap());
+            let source = Holdings::new(&Config::parse("test", &text).unwrap());
             Slice { folder, source, shared: Shared::default(), second: 100 }
         }
 
@@ -158,9 +180,9 @@ mod tests {
                 self.source.read(self.second * S, &self.shared);
             }
             let (mut list, mut seen) = (Vec::new(), u64::MAX);
-            self.shared.growth.take(&mut seen, &mut list);
-            list.sort_by_key(|grown| grown.bytes);
-            list.iter().map(|grown| (grown.bytes, grown.grown)).collect()
+            self.shared.holdings.take(&mut seen, &mut list);
+            list.sort_by_key(|holding| holding.bytes);
+            list.iter().map(|holding| (holding.bytes, holding.grown)).collect()
         }
     }
 
@@ -189,6 +211,26 @@ mod tests {
         assert_eq!(slice.after(20), [(600, 0)]);
         std::fs::remove_dir_all(slice.folder.path().join("jobs.slice/a.scope")).unwrap();
         assert_eq!(slice.after(1), []);
+    }
+
+    #[test]
+    fn how_long_it_waited_for_memory_in_the_last_minute() {
+        let mut slice = Slice::new();
+        let file = slice.folder.path().join("jobs.slice/a.scope/memory.pressure");
+        let waited = |slice: &mut Slice, total: u64| {
+            let text = |us| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={us}\nfull avg10=0.00 total=1\n");
+            std::fs::write(&file, text(total)).unwrap();
+            slice.after(6);
+            slice.source.told[0].waited_us
+        };
+        slice.holds("a.scope", 100, 0, None);
+        assert_eq!(waited(&mut slice, 7_000_000), 0, "before the guard came");
+        assert_eq!(waited(&mut slice, 9_000_000), 2_000_000);
+        std::fs::remove_file(&file).unwrap();
+        slice.after(6);
+        assert_eq!(slice.source.told[0].waited_us, 2_000_000, "it is not known to have waited since");
+        slice.after(60);
+        assert_eq!(slice.source.told[0].waited_us, 0);
     }
 
     #[test]
