@@ -168,7 +168,7 @@ impl JobTable {
     }
 
     /// Those that are there, with their places.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Job)> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Job)> {
         self.places.iter().enumerate().filter_map(|(place, job)| Some((place, job.as_ref()?)))
     }
 

@@ -164,9 +164,6 @@ fn step(text: &str) -> Result<f64, String> {
 fn check_config(path: &Path, live: bool, stated: Option<(usize, f64)>) -> Result<ExitCode> {
     let config = check::load(path)?;
     let faults = if live { check::live(&config, &SystemClock) } else { Vec::new() };
-    for fault in &faults {
-        eprintln!("beer-guard: {fault}");
-    }
     if faults.is_empty() {
         println!("{}: good", path.display());
     }
@@ -177,6 +174,9 @@ fn check_config(path: &Path, live: bool, stated: Option<(usize, f64)>) -> Result
             lines.push(watch::said(&config));
         }
         lines.iter().for_each(|line| println!("{line}"));
+    }
+    for fault in &faults {
+        eprintln!("beer-guard: {fault}");
     }
     Ok(if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

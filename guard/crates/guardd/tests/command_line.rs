@@ -96,6 +96,9 @@ fn live_names_what_is_missing() {
     assert_eq!(output.status.code(), Some(1));
     let text = said(&output);
     assert!(text.contains("beer-jobs.slice: no such slice") && text.contains("beer.lat: not found"), "{text}");
+    let stated = String::from_utf8(output.stdout).unwrap();
+    assert!(stated.contains("\npressure: ") && !stated.contains(": good"), "{stated}");
+    assert!(guard(&["check-config", "--live", "--quiet", &path]).stdout.is_empty());
 
     std::fs::create_dir_all(folders.slice()).unwrap();
     let text = said(&live());

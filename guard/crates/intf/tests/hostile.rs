@@ -26,7 +26,8 @@ fn good() -> Vec<String> {
         r#"{"time_ns":1795173354000000000,"monotonic_ns":7,"from":"open","to":"frozen","cause":"strong_evidence",
         "action":"freeze","precaution":false,"evidence":{"objective":"storage-read","series":"storage read on /data/01",
         "value":31.5,"limit":24.0,"unit":"nats"},"jobs":[{"scope":"docker-0a.scope","id":"12.0","slot":"slot1_2",
-        "owner":"alice"}],"jobs_of":2,"outcome":"done","detail":"","by":"","duration_ns":5,"lasted_ns":7}"#
+        "owner":"alice"}],"jobs_of":2,"outcome":"done","detail":"","by":"","duration_ns":5,"lasted_ns":7,
+        "memory":{"wait":{"us":1,"of":2}}}"#
             .replace('\n', " "),
     );
     texts.push(serde_json::to_string(&Status::default()).unwrap());

@@ -133,21 +133,31 @@ impl IoStat {
 pub struct HeldMemory {
     stat: KernFile,
     swap: KernFile,
+    events: KernFile,
 }
 
 impl HeldMemory {
     /// `cgroup` is its folder.
     pub fn new(cgroup: &Path) -> Self {
         let file = |name: &str| KernFile::new(cgroup.join(name));
-        HeldMemory { stat: file("memory.stat"), swap: file("memory.swap.current") }
+        HeldMemory { stat: file("memory.stat"), swap: file("memory.swap.current"), events: file("memory.events.local") }
     }
 
     /// Anonymous memory, that of tmpfs and shared memory, and what is in swap.
     pub fn bytes(&mut self) -> Result<Option<u64>> {
-        let resident = parsed(&mut self.stat, |text| Ok(keyed(text, "anon")?.saturating_add(keyed(text, "shmem")?)))?;
+        let resident = parsed(&mut self.stat, |text| {
+            let held = keyed(text, "anon")?.saturating_add(keyed(text, "shmem")?);
+            // What is in both counts once; older kernels do not say what that is.
+            Ok(held.saturating_sub(keyed(text, "swapcached").unwrap_or_default()))
+        })?;
         // A kernel without swap has no such file.
         let swapped = parsed(&mut self.swap, |text| number(text).ok_or((0, "not a number")))?.unwrap_or_default();
         Ok(resident.map(|bytes| bytes.saturating_add(swapped)))
+    }
+
+    /// How often it came to a limit of its own: it waited for memory there, of which nobody else was short.
+    pub fn times_at_limit(&mut self) -> Result<Option<u64>> {
+        parsed(&mut self.events, |text| Ok(keyed(text, "high")?.saturating_add(keyed(text, "max")?)))
     }
 }
 
@@ -223,6 +233,8 @@ fn key_missing(key: &'static str) -> &'static str {
         "usage_usec" => "no `usage_usec`",
         "anon" => "no `anon`",
         "shmem" => "no `shmem`",
+        "high" => "no `high`",
+        "max" => "no `max`",
         _ => "a key is missing",
     }
 }
@@ -297,6 +309,14 @@ mod tests {
         assert_eq!(held.bytes().unwrap(), Some(4320));
         std::fs::write(folder.path().join("memory.swap.current"), "max\n").unwrap();
         assert!(held.bytes().is_err());
+        std::fs::write(folder.path().join("memory.swap.current"), "4000\n").unwrap();
+        std::fs::write(folder.path().join("memory.stat"), "anon 300\nshmem 20\nswapcached 100\n").unwrap();
+        assert_eq!(held.bytes().unwrap(), Some(4220));
+        assert_eq!(held.times_at_limit().unwrap(), None);
+        std::fs::write(folder.path().join("memory.events.local"), "low 7\nhigh 2\nmax 3\noom 1\n").unwrap();
+        assert_eq!(held.times_at_limit().unwrap(), Some(5));
+        std::fs::write(folder.path().join("memory.events.local"), "high 2\n").unwrap();
+        assert!(held.times_at_limit().is_err());
         for text in ["anon 300\n", "shmem 20\n", "anon x\nshmem 20\n", ""] {
             assert!(HeldMemory::new(damaged("memory.stat", text).path()).bytes().is_err(), "{text}");
         }

@@ -80,7 +80,7 @@ pub enum Cause {
     GaugeAbove,
     /// A gauge of memory is, and the memory of one job grew by more than that of all others.
     MemoryGrowth,
-    /// A gauge of memory is, and one job waited for memory for longer than all others.
+    /// A gauge of memory is, hardly any job grew, and one waited for memory for longer than all others.
     MemoryWait,
     /// A gauge has not been read for too long.
     GaugeStale,
@@ -477,7 +477,7 @@ mod tests {
             series: Some(SeriesId { filesystem: 0, kind: Kind::of(Op::Read, Class::Storage).unwrap() }),
             filesystem: Some(0),
             measure: Some(Measure { value: 13.0, limit: 12.0, unit: Unit::Nats }),
-            taker: None,
+            taker: Some(Taker { place: 3, sign: Sign::Wait { us: 5, of: 6 } }),
             lasted_ns: Some(7),
         }
     }
@@ -515,6 +515,7 @@ mod tests {
             ("storage-read", "storage read on /data/01")
         );
         assert_eq!((record.time_ns, record.monotonic_ns, record.lasted_ns), (99, 5, Some(7)));
+        assert_eq!(record.memory, Some(journal::Memory::Wait { us: 5, of: 6 }));
         let stranger = event(Cause::Stuck, Deed::Freeze).record(&Names::default(), 99).evidence.unwrap();
         assert_eq!(stranger.series, "storage read on an unknown filesystem");
     }

@@ -26,7 +26,7 @@ pub mod strain;
 pub mod taker;
 pub mod throttle;
 
-pub use config::{exec_places, Config, ConfigError, Exec, NetworkSignal, EXEC_MOST};
+pub use config::{exec_places, source_names, Config, ConfigError, Exec, NetworkSignal, EXEC_MOST};
 pub use detector::SlowEnd;
 pub use evaluator::{Evaluator, FilesystemLoad, Signal};
 pub use event::{Cause, Deed, Event, Measure, Names};

@@ -15,6 +15,7 @@ const OLD_NS: u64 = 15_000_000_000;
 pub struct Taking {
     list: Vec<Holding>,
     version: u64,
+    held: Vec<Held>,
     /// The one, and of which jobs that is said.
     found: Option<Taker>,
     jobs: u64,
@@ -22,19 +23,22 @@ pub struct Taking {
 
 impl Taking {
     pub fn new() -> Self {
-        Taking { list: Vec::with_capacity(policy::JobSet::PLACES), version: 0, found: None, jobs: u64::MAX }
+        let places = policy::JobSet::PLACES;
+        let (list, held) = (Vec::with_capacity(places), Vec::with_capacity(places));
+        Taking { list, version: 0, held, found: None, jobs: u64::MAX }
     }
 
     /// Once a second.
     pub fn look(&mut self, told: &Told<Holding>, jobs: &JobTable, now_ns: u64) {
         told.take(&mut self.version, &mut self.list);
         let fresh = |holding: &&Holding| now_ns.saturating_sub(holding.at_ns) <= OLD_NS;
-        let held = jobs.iter().filter_map(|(place, job)| {
+        self.held.clear();
+        self.held.extend(jobs.iter().filter_map(|(place, job)| {
             let known = self.list.iter().filter(fresh).find(|holding| holding.number == job.number)?;
             Some(Held { place, bytes: known.bytes, grown: known.grown, waited_us: known.waited_us })
-        });
+        }));
         // What is not known of may have taken more.
-        self.found = if jobs.complete() { taker(held) } else { None };
+        self.found = if jobs.complete() { taker(&self.held) } else { None };
         self.jobs = jobs.version();
     }
 
@@ -71,6 +75,12 @@ mod tests {
             taking.found(&table),
             Some(Taker { place: b.0, sign: Sign::Growth { bytes: 300 << 20, of: 400 << 20 } })
         );
+        let waits =
+            |number, s: u64| Holding { number, bytes: 1 << 30, grown: 0, waited_us: s * 1_000_000, at_ns: 99 * S };
+        told.put(&[waits(a.1, 40), waits(b.1, 2)]);
+        taking.look(&told, &table, 100 * S);
+        let sign = Sign::Wait { us: 40_000_000, of: 42_000_000 };
+        assert_eq!(taking.found(&table), Some(Taker { place: a.0, sign }));
         begin("c.scope");
         table.look(false, &nobody);
         assert_eq!(taking.found(&table), None);

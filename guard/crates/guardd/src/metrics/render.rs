@@ -11,7 +11,7 @@ use kernfs::process::ProcessMemory;
 use policy::bits::contains;
 use policy::event::Unit;
 use policy::gauge::{Reading as GaugeReading, SOURCES};
-use policy::{exec_places, Config, GaugeState, Level, Names, Resource, SignalState};
+use policy::{source_names, Config, GaugeState, Level, Names, Resource, SignalState};
 
 use super::per_job::PerJob;
 use super::slices::Slices;
@@ -40,10 +40,7 @@ impl Renderer {
         let memory = ProcessMemory::of_self(&config.paths.proc);
         let dry_run = config.node.dry_run;
         let (slices, per_job) = (Slices::new(config), PerJob::new(config));
-        let own = SOURCES.iter().map(|source| source.name.to_owned()).enumerate();
-        let of_site =
-            exec_places(&config.exec).map(|(place, entry, key)| (place, format!("exec.{}.{key}", entry.name)));
-        let sources = own.chain(of_site).collect();
+        let sources = source_names(&config.exec).enumerate().collect();
         Renderer { slices, per_job, shared, clock, memory, sources, locked, dry_run }
     }
 
@@ -77,24 +74,27 @@ impl Renderer {
 
     /// All that is read, whether a gauge watches it or not: who chooses a limit wants to know first what is usual.
     fn sources(&self, out: &mut Exposition) {
-        let now_ns = self.clock.monotonic_ns();
-        let read = |place: usize| self.shared.gauges.read(place, now_ns);
-        let there = || {
-            self.sources.iter().filter_map(|(place, name)| match read(*place) {
-                GaugeReading::Value(value, at_ns) => Some((name, (value, seconds(now_ns.saturating_sub(at_ns))))),
-                GaugeReading::Missing(_) | GaugeReading::Absent => None,
-            })
+        let (gauges, now_ns) = (&self.shared.gauges, self.clock.monotonic_ns());
+        let look = |(place, name): &'_ (usize, String)| match gauges.read(*place, now_ns) {
+            GaugeReading::Value(value, at_ns) => {
+                let unit = SOURCES.get(*place).map_or(Unit::Count, |source| source.unit).name();
+                let failed = gauges.fault(*place).is_some();
+                Some((name.clone(), unit, value, seconds(now_ns.saturating_sub(at_ns)), failed))
+            }
+            GaugeReading::Missing(_) | GaugeReading::Absent => None,
         };
-        if there().next().is_some() {
-            let mut family = out.family(&names::SOURCE_VALUE);
-            there().for_each(|(name, (value, _))| family.sample(&[("source", name)], value));
-            let mut family = out.family(&names::SOURCE_AGE);
-            there().for_each(|(name, (_, age_s))| family.sample(&[("source", name)], age_s));
+        let there: Vec<_> = self.sources.iter().filter_map(look).collect();
+        if there.is_empty() {
+            return;
         }
+        let mut family = out.family(&names::SOURCE_VALUE);
+        for (name, unit, value, ..) in &there {
+            family.sample(&[("source", name), ("unit", unit)], *value);
+        }
+        let mut family = out.family(&names::SOURCE_AGE);
+        there.iter().for_each(|(name, .., age_s, _)| family.sample(&[("source", name)], *age_s));
         let mut family = out.family(&names::SOURCE_FAILED);
-        for (place, name) in self.sources.iter().filter(|(place, _)| read(*place) != GaugeReading::Absent) {
-            family.sample(&[("source", name)], flag(self.shared.gauges.fault(*place).is_some()));
-        }
+        there.iter().for_each(|(name, .., failed)| family.sample(&[("source", name)], flag(*failed)));
     }
 
     fn node(&self, view: &Snapshot, out: &mut Exposition) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What each job holds of the memory, by how much that has grown in the last minute, and for how long it waited for memory in that time.
-//! It holds what its tasks have, not the page cache, which the kernel takes back when it must.
+//! It holds what its tasks have, not the page cache, which the kernel takes back when it must. One that has come to a limit of its own in
+//! that time waited there, or may have: of that nobody else is short.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -29,18 +30,26 @@ pub struct Holding {
     pub bytes: u64,
     /// See `bytes`.
     pub grown: u64,
-    /// Microseconds in which some task of it waited for memory; 0 where the kernel does not say.
+    /// Microseconds in which some task of it waited for memory that others use; 0 where the kernel does not say.
     pub waited_us: u64,
     /// When that was read (CLOCK_MONOTONIC).
     pub at_ns: u64,
 }
 
-/// At one time: what it held, and for how long it had waited since it began.
+/// At one time: what it held, for how long it had waited since it began, and how often it had come to its limit.
 #[derive(Clone, Copy)]
 struct Reading {
     at_ns: u64,
     bytes: u64,
-    waited_us: u64,
+    waited_us: Option<u64>,
+    at_limit: Option<u64>,
+}
+
+impl Reading {
+    /// As it begins.
+    const fn first(at_ns: u64) -> Self {
+        Reading { at_ns, bytes: 0, waited_us: Some(0), at_limit: Some(0) }
+    }
 }
 
 struct Known {
@@ -86,7 +95,7 @@ impl Holdings {
                     pressure: PressureFile::of_cgroup(&slice.join(scope), Resource::Memory),
                     scope: scope.to_owned(),
                     number,
-                    readings: looked.then_some(Reading { at_ns: now_ns, bytes: 0, waited_us: 0 }).into_iter().collect(),
+                    readings: looked.then_some(Reading::first(now_ns)).into_iter().collect(),
                     due_ns: 0,
                     seen: true,
                 }),
@@ -108,10 +117,10 @@ impl Known {
         self.due_ns = now_ns + PERIOD_NS;
         // What cannot be read is left as it was, to become old.
         let Ok(Some(bytes)) = self.memory.bytes() else { return };
-        // Without pressure information nobody is known to wait.
-        let before_us = self.readings.back().map_or(0, |reading| reading.waited_us);
-        let waited_us = self.pressure.read().ok().flatten().map_or(before_us, |pressure| pressure.some_us);
-        self.readings.push_back(Reading { at_ns: now_ns, bytes, waited_us });
+        // Of whom it cannot be read he is not known to have waited.
+        let waited_us = self.pressure.read().ok().flatten().map(|pressure| pressure.some_us);
+        let at_limit = self.memory.times_at_limit().ok().flatten();
+        self.readings.push_back(Reading { at_ns: now_ns, bytes, waited_us, at_limit });
         while self.readings.front().is_some_and(|reading| now_ns.saturating_sub(reading.at_ns) > WINDOW_NS) {
             self.readings.pop_front();
         }
@@ -123,9 +132,20 @@ impl Known {
             number: self.number,
             bytes: now.bytes,
             grown: now.bytes.saturating_sub(before.bytes),
-            waited_us: now.waited_us.saturating_sub(before.waited_us),
+            waited_us: if self.since(|reading| reading.at_limit) > 0 {
+                0
+            } else {
+                self.since(|reading| reading.waited_us)
+            },
             at_ns: now.at_ns,
         })
+    }
+
+    /// By how much that grew in the window, as far as it is known.
+    fn since(&self, of: impl Fn(&Reading) -> Option<u64>) -> u64 {
+        let mut known = self.readings.iter().filter_map(of);
+        let first = known.next().unwrap_or_default();
+        known.next_back().unwrap_or(first).saturating_sub(first)
     }
 }
 
@@ -226,11 +246,34 @@ mod tests {
         slice.holds("a.scope", 100, 0, None);
         assert_eq!(waited(&mut slice, 7_000_000), 0, "before the guard came");
         assert_eq!(waited(&mut slice, 9_000_000), 2_000_000);
-        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "damaged").unwrap();
         slice.after(6);
         assert_eq!(slice.source.told[0].waited_us, 2_000_000, "it is not known to have waited since");
         slice.after(60);
         assert_eq!(slice.source.told[0].waited_us, 0);
+        assert_eq!(waited(&mut slice, 20_000_000), 0, "nor how much of that is of the last minute");
+        assert_eq!(waited(&mut slice, 23_000_000), 3_000_000);
+    }
+
+    #[test]
+    fn who_comes_to_his_own_limit_waits_there() {
+        let mut slice = Slice::new();
+        let folder = slice.folder.path().join("jobs.slice/a.scope");
+        let waited = |slice: &mut Slice, total: u64, max: u64| {
+            let text = format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\nfull avg10=0.00 total=1\n");
+            std::fs::write(folder.join("memory.pressure"), text).unwrap();
+            std::fs::write(folder.join("memory.events.local"), format!("low 0\nhigh 0\nmax {max}\n")).unwrap();
+            slice.after(6);
+            slice.source.told[0].waited_us
+        };
+        slice.holds("a.scope", 100, 0, None);
+        waited(&mut slice, 0, 9);
+        assert_eq!(waited(&mut slice, 5_000_000, 9), 5_000_000, "it was there before");
+        assert_eq!(waited(&mut slice, 6_000_000, 10), 0);
+        for _ in 0..11 {
+            waited(&mut slice, 6_000_000, 10);
+        }
+        assert_eq!(waited(&mut slice, 7_000_000, 10), 1_000_000, "more than a minute ago");
     }
 
     #[test]

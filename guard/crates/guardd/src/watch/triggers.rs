@@ -102,7 +102,7 @@ fn refusal(whose: &Path, resource: Resource, error: &rustix::io::Errno) -> Strin
 /// What this node can say about pressure, for `check-config --live`.
 pub fn said(config: &Config) -> String {
     if let Ok(None) = PressureFile::of_host(&config.paths.proc, Resource::Io).read() {
-        return "pressure: this kernel has it off; start it with psi=1 (EL9). Gauges on it are absent, and all else works".into();
+        return "pressure: this kernel has it off; start it with psi=1 (EL9). Gauges on it are absent, who waits for memory is not known, and all else works".into();
     }
     let slice = slice(config);
     for (whose, resource, asked) in ask(&slice, &config.paths.proc) {

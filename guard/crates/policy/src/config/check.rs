@@ -6,7 +6,7 @@ use super::{exec, Exec};
 use super::{
     Capacity, Config, Journal, LatencySignal, Loop, Metrics, NetworkSignal, Node, Paths, PeriodicSignal, ProbeSignal,
 };
-use crate::gauge::{GaugeObjective, SOURCES};
+use crate::gauge::GaugeObjective;
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;
 use intf::segment::{Class, Kind, Op};
@@ -231,7 +231,7 @@ fn name(path: String, name: String) -> Result<String, Fault> {
 fn gauge(index: usize, raw: RawGauge, exec: &[Exec], disk: &RawPeriodic) -> Result<GaugeObjective, Fault> {
     let at = |key: &str| format!("gauge[{index}].{key}");
     let Some((source, grace_ns)) = exec::place(&raw.source, exec) else {
-        let names: Vec<String> = SOURCES.iter().map(|source| source.name.into()).chain(exec::names(exec)).collect();
+        let names: Vec<String> = exec::source_names(exec).collect();
         return Err((at("source"), format!("unknown source `{}`; allowed: {}", raw.source, names.join(", "))));
     };
     let of_disks = raw.source.starts_with("storage.disk.");

@@ -40,9 +40,10 @@ pub fn exec_places(exec: &[Exec]) -> impl Iterator<Item = (usize, &Exec, &str)> 
     keys.enumerate().map(|(number, (entry, key))| (SOURCES.len() + number, entry, key))
 }
 
-/// What gauges may name, beside [`SOURCES`].
-pub(super) fn names(exec: &[Exec]) -> impl Iterator<Item = String> + '_ {
-    exec_places(exec).map(|(_, entry, key)| format!("exec.{}.{key}", entry.name))
+/// What gauges may name; the index is its place.
+pub fn source_names(exec: &[Exec]) -> impl Iterator<Item = String> + '_ {
+    let own = SOURCES.iter().map(|source| source.name.to_owned());
+    own.chain(exec_places(exec).map(|(_, entry, key)| format!("exec.{}.{key}", entry.name)))
 }
 
 /// Place of a source, and the least grace time that it needs.

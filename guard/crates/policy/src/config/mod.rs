@@ -7,7 +7,7 @@ mod raw;
 mod reload;
 mod values;
 
-pub use self::exec::{exec_places, Exec, EXEC_MOST};
+pub use self::exec::{exec_places, source_names, Exec, EXEC_MOST};
 use crate::gauge::GaugeObjective;
 use crate::ladder::LadderConfig;
 use crate::objective::Objective;

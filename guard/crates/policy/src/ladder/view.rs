@@ -41,7 +41,7 @@ pub(super) struct About {
     telling: bool,
     /// Who made it so, where that is known.
     pub guilty: Option<JobSet>,
-    /// Who took the memory that is short, if that is why he was chosen.
+    /// Who takes the memory that is short, if that is why he was chosen.
     taker: Option<Taker>,
 }
 
