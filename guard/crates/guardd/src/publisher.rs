@@ -90,6 +90,8 @@ struct StatusFile {
     dry_run: bool,
     started_ns: u64,
     memory: ProcessMemory,
+    /// Names of all that gauges may watch, by place.
+    sources: Vec<String>,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
 }
@@ -103,6 +105,7 @@ impl StatusFile {
             dry_run: config.node.dry_run,
             started_ns: clock.realtime_ns(),
             memory: ProcessMemory::of_self(&config.paths.proc),
+            sources: policy::source_names(&config.exec).collect(),
             shared: Arc::clone(shared),
             clock: Arc::clone(clock),
         }
@@ -242,7 +245,14 @@ impl StatusFile {
             error: fault(health.name).unwrap_or_default(),
             age_ns: if health.value_ns == 0 { u64::MAX } else { now_ns.saturating_sub(health.value_ns) },
         };
-        view.signals.iter().map(status).collect()
+        // Of what gauges may watch only that which is broken: what is usual of it is in the metrics.
+        let broken = |(place, error, at_ns): (usize, String, Option<u64>)| SignalStatus {
+            name: self.sources.get(place).cloned().unwrap_or_default(),
+            ok: false,
+            error,
+            age_ns: at_ns.map_or(u64::MAX, |at_ns| now_ns.saturating_sub(at_ns)),
+        };
+        view.signals.iter().map(status).chain(self.shared.gauges.broken().into_iter().map(broken)).collect()
     }
 
     fn filesystems(&self, view: &Snapshot) -> Vec<FilesystemStatus> {

@@ -147,7 +147,7 @@ pub struct GaugeStatus {
 /// One source of signals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SignalStatus {
-    /// Its name: `latency`, `disk`, `psi`.
+    /// Its name: `latency`, `disk`, `psi`; of what gauges may watch that of a source that is broken.
     pub name: String,
     /// Does it give a signal?
     pub ok: bool,

@@ -110,6 +110,17 @@ impl Gauges {
         (gauge.at_ns.load(Ordering::Relaxed) == ABSENT).then(|| "it is not there any more".into())
     }
 
+    /// All that could not be read at the last look: place, why, and when it last was.
+    pub fn broken(&self) -> Vec<(usize, String, Option<u64>)> {
+        let faults = lock(&self.faults).clone();
+        let broken = |(place, fault): (usize, String)| {
+            let gauge = self.at(place).filter(|gauge| gauge.failed.load(Ordering::Acquire))?;
+            let at_ns = Some(gauge.at_ns.load(Ordering::Acquire)).filter(|at_ns| !matches!(*at_ns, 0 | ABSENT));
+            Some((place, fault, at_ns))
+        };
+        faults.into_iter().filter_map(broken).collect()
+    }
+
     fn at(&self, place: usize) -> Option<&Gauge> {
         self.own.get(place).or_else(|| self.exec.get(place.checked_sub(SOURCES.len())?))
     }
@@ -194,8 +205,11 @@ mod tests {
         assert_eq!(gauges.fault(place).unwrap(), "it is not there any more");
         gauges.fail("host.load", "no such number");
         assert_eq!(gauges.fault(place).unwrap(), "no such number");
+        assert_eq!(gauges.broken(), [(place, "no such number".to_owned(), None)]);
         gauges.put("host.load", Some(1.5), 11);
-        assert_eq!(gauges.fault(place), None);
+        assert_eq!((gauges.fault(place), gauges.broken()), (None, vec![]));
+        gauges.fail("host.load", "gone");
+        assert_eq!(gauges.broken(), [(place, "gone".to_owned(), Some(11))]);
         let held = lock(&gauges.faults);
         let told = std::thread::scope(|scope| {
             let loop_thread = scope.spawn(|| gauges.put("probe.stuck", Some(2.0), 12));
