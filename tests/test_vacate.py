@@ -45,10 +45,10 @@ WAITER = f"hog-memory --size {HELD_MIB}MiB --seconds 900 --on-signal 1"
 WAITED = 40.0
 # Less than this is no growth (policy/src/taker.rs).
 GROWTH_MIB = 64
-# As where the node is short of memory, for whomever: it is taken from jobs, which wait for what was put into swap.
-RECLAIM = "reclaim-from-jobs"
-RECLAIMED = f"echo 32M > {JOBS}/memory.reclaim 2>/dev/null"
-SHORT_OF_JOBS = f"systemd-run --quiet --unit={RECLAIM} sh -c 'while :; do {RECLAIMED}; sleep 0.3; done'"
+# So much less than what they use is left to jobs, as where the node is short of memory for whomever. Who writes this
+# waits until the kernel has taken it back.
+LESS = 150 << 20
+LEFT_TO_JOBS = "systemd-run --quiet sh -c 'echo {bytes} > " + JOBS + "/memory.high'"
 # A service of storage that asks for more than it may have: the kernel slows it down (cgroup-v2.rst, memory.high).
 SHORT = "storage-short-of-memory"
 SHORT_OF_MEMORY = f"systemd-run --quiet --unit={SHORT} --slice=storage.slice -p MemoryHigh=8M -p MemoryMax=256M "
@@ -279,7 +279,8 @@ def test_who_waits_most_for_memory_leaves_and_not_the_youngest(
 
     batch.signal(beside)
     storage.part("memory is taken from jobs")
-    node.execute(SHORT_OF_JOBS)
+    used = int(node.execute(f"cat {JOBS}/memory.current").stdout)
+    node.execute(LEFT_TO_JOBS.format(bytes=used - LESS))
     before = waited_for_memory(node, waits)
     let_storage_be_alone(WAITED)
     assert waited_for_memory(node, waits) - before > WAITED / 10, "it does not wait for memory: this shows nothing"
@@ -294,7 +295,7 @@ def test_who_waits_most_for_memory_leaves_and_not_the_youngest(
         interval=1.0,
         explain=guard.why,
     )
-    node.execute(f"[ -e {beside} ] && systemctl stop {SHORT} {RECLAIM}", timeout=60)
+    node.execute(f"[ -e {beside} ] && systemctl stop {SHORT} && echo max > {JOBS}/memory.high", timeout=60)
     wait_until(lambda: evicted(node, waiter), 180, "HTCondor ends it", interval=2.0, explain=guard.why)
     jobs = {"waiter": waits, "younger": beside}
     figures("one job waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
