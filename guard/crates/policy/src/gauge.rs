@@ -33,7 +33,7 @@ pub const PROBE_ROOT: &str = "probe.root.seconds";
 pub const PROBE_ROOT_NS: u64 = 10_000_000_000;
 
 /// All that the guard reads; the index is the gauge's place everywhere.
-pub const SOURCES: [Source; 31] = [
+pub const SOURCES: [Source; 32] = [
     source("storage.pressure.cpu.some", Unit::Share, "time in which some storage task waited for CPU, over 5 s"),
     source("storage.pressure.cpu.full", Unit::Share, "time in which all storage tasks waited for CPU, over 5 s"),
     source("storage.pressure.io.some", Unit::Share, "time in which some storage task waited for I/O, over 5 s"),
@@ -53,6 +53,11 @@ pub const SOURCES: [Source; 31] = [
         "bytes of those that the storage services had to read again since the last look",
     ),
     source("storage.memory.swap", Unit::Count, "bytes of the storage services in swap"),
+    source(
+        "storage.memory.protected",
+        Unit::Share,
+        "memory of the storage services, against MemoryLow: what is above 1 is not kept",
+    ),
     source(
         "storage.disk.await",
         Unit::Seconds,
@@ -353,7 +358,7 @@ mod tests {
             assert_eq!(source_of(source.name), Some(place));
         }
         let of_memory = SOURCES.iter().filter(|source| source.is_of_memory()).count();
-        assert_eq!((of_memory, judge().verdict.of_memory), (10, true));
+        assert_eq!((of_memory, judge().verdict.of_memory), (11, true));
         assert_eq!(source_of("storage"), None);
     }
 }

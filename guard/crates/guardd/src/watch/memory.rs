@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of the storage services: what the kernel took from them, what of that they had to read again, what it took although they
-//! were to keep it, what of them is in swap, and who of them was killed for want of it; and batch's, against its limit (kernel,
+//! were to keep it, how much they have of what they are to keep, what of them is in swap, and who of them was killed for want of it; and batch's, against its limit (kernel,
 //! cgroup-v2.rst, memory controller).
+
+use std::path::Path;
 
 use kernfs::KernFile;
 use policy::Config;
@@ -52,8 +54,26 @@ pub struct Memory {
     events_counted: [Count; 2],
     stat_counted: [Count; 2],
     swap: KernFile,
-    batch: KernFile,
+    storage: Part,
+    batch: Part,
+}
+
+/// What is used of a limit.
+struct Part {
+    used: KernFile,
     limit: KernFile,
+}
+
+impl Part {
+    fn new(slice: &Path, limit: &str) -> Part {
+        Part { used: KernFile::new(slice.join("memory.current")), limit: KernFile::new(slice.join(limit)) }
+    }
+
+    /// `None` = there is no limit.
+    fn share(&mut self) -> Result<Option<f64>, String> {
+        let both = number(&mut self.used)?.zip(number(&mut self.limit)?);
+        Ok(both.and_then(|(used, limit)| (limit > 0.0).then_some(used / limit)))
+    }
 }
 
 impl Memory {
@@ -74,8 +94,8 @@ impl Memory {
                 Count::new("storage.memory.refaulted", &["workingset_refault_anon ", "workingset_refault_file "], page),
             ],
             swap: KernFile::new(storage.join("memory.swap.current")),
-            batch: KernFile::new(batch.join("memory.current")),
-            limit: KernFile::new(batch.join("memory.max")),
+            storage: Part::new(&storage, "memory.low"),
+            batch: Part::new(&batch, "memory.max"),
         }
     }
 }
@@ -102,9 +122,8 @@ impl Source for Memory {
             Err(fault) => shared.gauges.fail(name, fault),
         };
         put("storage.memory.swap", number(&mut self.swap));
-        let used_and_limit = number(&mut self.batch).and_then(|used| Ok(used.zip(number(&mut self.limit)?)));
-        let share = |(used, limit): (f64, f64)| (limit > 0.0).then_some(used / limit);
-        put("batch.memory", used_and_limit.map(|both: Option<_>| both.and_then(share)));
+        put("storage.memory.protected", self.storage.share());
+        put("batch.memory", self.batch.share());
     }
 }
 
@@ -140,6 +159,14 @@ mod tests {
         }
         write("beer.slice/memory.max", "max\n");
         assert_eq!(read(4)[3], Reading::Absent);
+        let mut protected = |low: &str| {
+            write("storage.slice/memory.low", low);
+            read(4);
+            shared.gauges.read(source_of("storage.memory.protected").unwrap(), 1)
+        };
+        write("storage.slice/memory.current", "600\n");
+        assert_eq!(protected("400\n"), Reading::Value(1.5, 4));
+        assert_eq!((protected("0\n"), protected("max\n")), (Reading::Absent, Reading::Absent));
         // What is damaged leaves the last values to grow old, and says why.
         write("storage.slice/memory.swap.current", "much\n");
         write("storage.slice/memory.events", "low few\n");
