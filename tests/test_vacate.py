@@ -110,6 +110,19 @@ def waited_for_memory(node: Machine, scope: str) -> float:
     return int(node.execute(f"sed -n 's/^some .*total=//p' {scope}/memory.pressure").stdout) / 1e6
 
 
+def leave_storage_short_of_memory(node: Machine, guard: Guard) -> None:
+    """Until somebody is told to leave for it."""
+    node.execute(SHORT_OF_MEMORY, timeout=60)
+    wait_until(
+        lambda: [one for one in guard.decisions() if one.action == "vacate"],
+        120,
+        "somebody is told to leave",
+        interval=1.0,
+        explain=guard.why,
+    )
+    node.execute(f"systemctl stop {SHORT}", timeout=60)
+
+
 def assert_left_alone(guard: Guard, cause: str, leaver: Job, scope: str, innocent: Job) -> None:
     """HTCondor ended that job for that cause, and queued it again; the innocent ran to its right end."""
     why = guard.why()
@@ -241,15 +254,7 @@ def test_the_youngest_leaves_while_storage_waits_for_memory(
     time_of = clock.measure(node)
     batch.signal(stays)
     struck = storage.part("storage waits for memory")
-    node.execute(SHORT_OF_MEMORY, timeout=60)
-    wait_until(
-        lambda: [one for one in guard.decisions() if one.action == "vacate"],
-        120,
-        "somebody is told to leave",
-        interval=1.0,
-        explain=guard.why,
-    )
-    node.execute(f"systemctl stop {SHORT}", timeout=60)
+    leave_storage_short_of_memory(node, guard)
     wait_until(lambda: evicted(node, younger), 180, "HTCondor ends the youngest", interval=2.0, explain=guard.why)
     jobs = {"elder": stays, "younger": leaves}
     figures("storage waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)
@@ -287,15 +292,8 @@ def test_who_waits_most_for_memory_leaves_and_not_the_youngest(
     assert held_mib(node, waits) - held < GROWTH_MIB
     assert not [one for one in guard.decisions() if one.action == "vacate"], guard.why()
     struck = storage.part("storage waits for memory")
-    node.execute(SHORT_OF_MEMORY, timeout=60)
-    wait_until(
-        lambda: [one for one in guard.decisions() if one.action == "vacate"],
-        120,
-        "somebody is told to leave",
-        interval=1.0,
-        explain=guard.why,
-    )
-    node.execute(f"[ -e {beside} ] && systemctl stop {SHORT} && echo max > {JOBS}/memory.high", timeout=60)
+    leave_storage_short_of_memory(node, guard)
+    node.execute(f"[ -e {beside} ] && echo max > {JOBS}/memory.high", timeout=60)
     wait_until(lambda: evicted(node, waiter), 180, "HTCondor ends it", interval=2.0, explain=guard.why)
     jobs = {"waiter": waits, "younger": beside}
     figures("one job waits for memory", storage.parts(), guard, time_of, struck + time_of.offset, jobs)

@@ -49,13 +49,13 @@ pub struct Record {
     pub lasted_ns: Option<u64>,
     /// What was measured of the one job that was chosen for its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Memory>,
+    pub memory: Option<Sign>,
 }
 
-/// The memory of a job in the last minute.
+/// What speaks against a job in the last minute, where memory is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Memory {
+pub enum Sign {
     /// It grew.
     Growth {
         /// Bytes.
@@ -281,11 +281,11 @@ impl Record {
                 let gauge = self.evidence.as_ref().map_or("a gauge", |e| e.objective.as_str());
                 let of_it = match self.memory {
                     None => String::new(),
-                    Some(Memory::Growth { bytes, of }) => {
+                    Some(Sign::Growth { bytes, of }) => {
                         let (mib, of) = (bytes >> 20, of >> 20);
                         format!("; of {of} MiB by which the memory of all jobs grew in a minute {mib} MiB are its own")
                     }
-                    Some(Memory::Wait { us, of }) => {
+                    Some(Sign::Wait { us, of }) => {
                         let (s, of) = (us / 1_000_000, of / 1_000_000);
                         format!("; of {of} s for which jobs waited for memory in a minute {s} s are its own")
                     }
@@ -445,12 +445,12 @@ mod tests {
                 .sentence()
         };
         assert_eq!(
-            leaves("memory_growth", 1, Some(Memory::Growth { bytes: 900 << 20, of: 1 << 30 })),
+            leaves("memory_growth", 1, Some(Sign::Growth { bytes: 900 << 20, of: 1 << 30 })),
             "The job whose memory grew most is to leave the node because storage-memory is above its limit \
              (20 %, limit 10 %); of 1024 MiB by which the memory of all jobs grew in a minute 900 MiB are its own."
         );
         assert_eq!(
-            leaves("memory_wait", 1, Some(Memory::Wait { us: 40_900_000, of: 42_000_000 })),
+            leaves("memory_wait", 1, Some(Sign::Wait { us: 40_900_000, of: 42_000_000 })),
             "The job that waits most for memory is to leave the node because storage-memory is above its limit \
              (20 %, limit 10 %); of 42 s for which jobs waited for memory in a minute 40 s are its own."
         );

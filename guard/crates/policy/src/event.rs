@@ -3,7 +3,7 @@
 
 use crate::jobs::Hold;
 use crate::squeeze::Resource;
-use crate::taker::{Sign, Taker};
+use crate::taker::Taker;
 use intf::journal;
 use intf::segment::{Filesystem, Kind, SeriesId};
 use intf::state::NodeState;
@@ -450,10 +450,7 @@ impl Event {
             detail: String::new(),
             duration_ns: 0,
             lasted_ns: self.lasted_ns,
-            memory: self.taker.map(|taker| match taker.sign {
-                Sign::Growth { bytes, of } => journal::Memory::Growth { bytes, of },
-                Sign::Wait { us, of } => journal::Memory::Wait { us, of },
-            }),
+            memory: self.taker.map(|taker| taker.sign),
         }
     }
 }
@@ -461,6 +458,7 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::taker::Sign;
     use intf::segment::{Class, Op};
 
     fn event(cause: Cause, deed: Deed) -> Event {
@@ -515,7 +513,7 @@ mod tests {
             ("storage-read", "storage read on /data/01")
         );
         assert_eq!((record.time_ns, record.monotonic_ns, record.lasted_ns), (99, 5, Some(7)));
-        assert_eq!(record.memory, Some(journal::Memory::Wait { us: 5, of: 6 }));
+        assert_eq!(record.memory, Some(Sign::Wait { us: 5, of: 6 }));
         let stranger = event(Cause::Stuck, Deed::Freeze).record(&Names::default(), 99).evidence.unwrap();
         assert_eq!(stranger.series, "storage read on an unknown filesystem");
     }

@@ -3,6 +3,8 @@
 //! was taken, of the one that waits most for memory that others use, and holds much: the kernel takes from it what it uses all the time.
 //! That is likely, and no proof: who waits is short of memory himself.
 
+pub use intf::journal::Sign;
+
 /// It grew by at least so much, and by this share of all that jobs hold: less makes nobody short of memory.
 const LEAST_BYTES: u128 = 64 << 20;
 const LEAST_SHARE: f64 = 0.02;
@@ -20,25 +22,6 @@ pub struct Held {
     pub grown: u64,
     /// Microseconds in which some task of it did (kernel, accounting/psi.rst).
     pub waited_us: u64,
-}
-
-/// What speaks against it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
-    /// Its memory grew by so many bytes, and that of all jobs by so many.
-    Growth {
-        /// Bytes.
-        bytes: u64,
-        /// Bytes.
-        of: u64,
-    },
-    /// It waited for memory for so long, and all jobs together for so long.
-    Wait {
-        /// Microseconds.
-        us: u64,
-        /// Microseconds.
-        of: u64,
-    },
 }
 
 /// The job that this can be said of.

@@ -29,7 +29,7 @@ pub struct Renderer {
     per_job: PerJob,
     memory: ProcessMemory,
     /// Names of all that gauges may watch, by place.
-    sources: Vec<(usize, String)>,
+    sources: Vec<String>,
     locked: bool,
     dry_run: bool,
 }
@@ -40,7 +40,7 @@ impl Renderer {
         let memory = ProcessMemory::of_self(&config.paths.proc);
         let dry_run = config.node.dry_run;
         let (slices, per_job) = (Slices::new(config), PerJob::new(config));
-        let sources = source_names(&config.exec).enumerate().collect();
+        let sources = source_names(&config.exec).collect();
         Renderer { slices, per_job, shared, clock, memory, sources, locked, dry_run }
     }
 
@@ -75,15 +75,15 @@ impl Renderer {
     /// All that is read, whether a gauge watches it or not: who chooses a limit wants to know first what is usual.
     fn sources(&self, out: &mut Exposition) {
         let (gauges, now_ns) = (&self.shared.gauges, self.clock.monotonic_ns());
-        let look = |(place, name): &'_ (usize, String)| match gauges.read(*place, now_ns) {
+        let look = |(place, name): (usize, &String)| match gauges.read(place, now_ns) {
             GaugeReading::Value(value, at_ns) => {
-                let unit = SOURCES.get(*place).map_or(Unit::Count, |source| source.unit).name();
-                let failed = gauges.fault(*place).is_some();
+                let unit = SOURCES.get(place).map_or(Unit::Count, |source| source.unit).name();
+                let failed = gauges.fault(place).is_some();
                 Some((name.clone(), unit, value, seconds(now_ns.saturating_sub(at_ns)), failed))
             }
             GaugeReading::Missing(_) | GaugeReading::Absent => None,
         };
-        let there: Vec<_> = self.sources.iter().filter_map(look).collect();
+        let there: Vec<_> = self.sources.iter().enumerate().filter_map(look).collect();
         if there.is_empty() {
             return;
         }
