@@ -70,6 +70,11 @@ def number(node: Machine, file: str, key: str = "") -> int:
     return int(next(line.split()[-1] for line in text.splitlines() if not key or line.split()[0] == key))
 
 
+def times_at_limit(node: Machine) -> int:
+    """How often a job had all the memory that it may have: it was slowed there, or the kernel had to find some."""
+    return number(node, "memory.events", "high") + number(node, "memory.events", "max")
+
+
 def counters(node: Machine, *scopes: str) -> list[int]:
     """CPU microseconds of these cgroups, and bytes that left the node."""
     asked = " ".join(f"{scope}/cpu.stat" for scope in scopes)
@@ -117,7 +122,7 @@ def attack(
     if not protected:
         guard.take_away()
         node.execute(UNPROTECTED)
-    hits = number(node, "memory.events", "max")
+    hits = times_at_limit(node)
     quiet_from = time.time()
     time.sleep(ALONE)
     batch.signal(beside)
@@ -132,9 +137,9 @@ def attack(
         # It forks some 20 times a second, and a quiet job has four processes.
         wait_until(lambda: number(node, "pids.peak") > FORKED, 60, "it was a fork bomb")
     if MEMORY in hogs and protected:
-        wait_until(lambda: number(node, "memory.events", "max") > hits, 120, "the hog has all memory it may have")
+        wait_until(lambda: times_at_limit(node) > hits, 120, "the hog has all memory it may have")
     over = time.time()
-    processes, hits = number(node, "pids.peak"), number(node, "memory.events", "max") - hits
+    processes, hits = number(node, "pids.peak"), times_at_limit(node) - hits
     # Hundreds of processes that share memory, and have none left, need minutes to end: it is over once it is measured.
     node.execute(f"echo 1 > {scope}/cgroup.kill", check=False)
     wait_until(lambda: not populated(node, scope), 300, "all of the hostile job has ended")

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that needs more memory than it may have cannot swap to a disk that storage serves from.
+"""A job that needs more memory than it may have cannot swap to a disk that storage serves from, nor read its own code
+from there again and again.
 
-The kernel lets swap pass every limit of a disk, so the jobs have none while there is some on such a disk; where the
-site lets them have it, and there is no guard, the same job does harm: both in one run (`full`).
+The kernel lets swap pass every limit of a disk, so the jobs have none while there is some on such a disk. Without swap
+it takes the code of the hog's processes away instead, so it slows them before they come to their limit. Where there is
+no guard the same job does harm where it swaps, and reads more where it does not: all in one run (`full`).
 
-Victim: the storage client outside the node. Innocent: a job beside the hog; it is not ended. It may be limited as the
-hog is: in a run that was logged it read the disk as much as the hog did, just when the hog came to its limit.
+Victim: the storage client outside the node. Innocent: a job beside the hog; it is not ended.
 """
 
 from __future__ import annotations
@@ -19,12 +20,21 @@ from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import StorageUser, assert_undisturbed, figures, let_storage_be_alone, limits_of_disks, require_well
+from support import (
+    StorageUser,
+    assert_undisturbed,
+    disk_requests,
+    figures,
+    let_storage_be_alone,
+    limits_of_disks,
+    require_well,
+)
 from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
 
 HOG = "hog-memory --size 1GiB --processes 24 --seconds 600 --on-signal 1"
 INNOCENT = "burn --seconds 600 --on-signal 1"
 ATTACK = 30.0
+AT_FULL_SPEED = 0.95  # `job_memory_high` in guard.toml
 ALLOWED = 0.01  # of the requests may be over the objective: `share` in guard.toml
 SWAP = "/data/01/scratch/swap"
 CONFIG = "/etc/beer/guard.toml"
@@ -39,9 +49,24 @@ def most_swapped(node: Machine) -> int:
     return int(node.execute(f"cat {JOBS}/memory.swap.peak").stdout)
 
 
-def times_at_limit(node: Machine, scope: str) -> int:
-    """How often it has asked for more memory than its limit (cgroup-v2.rst, memory.events)."""
-    return int(node.execute(f"sed -n 's/^max //p' {scope}/memory.events").stdout)
+def times_slowed(node: Machine, scope: str) -> int:
+    """How often it has had more memory than it may have at its full speed (cgroup-v2.rst, memory.events)."""
+    return int(node.execute(f"sed -n 's/^high //p' {scope}/memory.events").stdout)
+
+
+def share_at_full_speed(node: Machine, scope: str) -> float:
+    """Of its memory limit."""
+    high, most = node.execute(f"cat {scope}/memory.high {scope}/memory.max").stdout.split()
+    return float("inf") if high == "max" else int(high) / int(most)
+
+
+def attack(node: Machine, batch: Batch, scope: str) -> tuple[float, float, int]:
+    """The hog in this cgroup has its time: when that began, here and on the node; with how many requests it read."""
+    before = disk_requests(node, scope, "rios")
+    began = time.time()
+    struck = batch.signal(scope)
+    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    return began, struck, disk_requests(node, scope, "rios") - before
 
 
 @AGAIN
@@ -57,39 +82,52 @@ def test_nobody_swaps_to_a_disk_of_storage(
     beside, hostile = batch.wait_until_ready(innocent, timeout=240), batch.wait_until_ready(job, timeout=240)
     storage.start(rate=RATE, duration=900, disks=("/data/01",))
     wait_until_learned(guard, neighbours)
+    wait_until(lambda: share_at_full_speed(node, hostile) < 1, 60, "it is slowed before its limit")
     batch.signal(beside)
     quiet_from = let_storage_be_alone(QUIET)
-    began = time.time()
-    struck = batch.signal(hostile)
-    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    began, struck, slowed_reads = attack(node, batch, hostile)
     assert_undisturbed(neighbours, began, began + ATTACK)
     client = storage.stop()
     require_well(client.due_between(quiet_from, began))
     parts = {"no swap": client.due_between(began, began + ATTACK)}
     jobs = {"hog": hostile, "innocent": beside}
     figures("a hog of memory, no swap on a data disk", parts, guard, clock.measure(node), struck, jobs)
-    assert times_at_limit(node, hostile) > 0, "it has not asked for more than it may have: this shows nothing"
+    assert share_at_full_speed(node, hostile) == pytest.approx(AT_FULL_SPEED, abs=0.01)
+    assert times_slowed(node, hostile) > 0, "it has not asked for more than it may have: this shows nothing"
     assert most_swapped(node) == 0
     assert innocent.status == RUNNING
     print(guard.why())
     job.remove()
 
+    # Nobody slows it, and there is no guard.
+    job = batch.submit(HOG)
+    hostile = batch.wait_until_ready(job, timeout=240)
+    guard.take_away()
+    node.execute("systemctl set-property --runtime beer-jobs.slice MemorySwapMax=0")
+    assert share_at_full_speed(node, hostile) > 1
+    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)
+    time.sleep(RECOVERY)  # the first requests of a connection are slow
+    began, _, reads = attack(node, batch, hostile)
+    assert_undisturbed(neighbours, began, began + ATTACK)
+    parts["no swap, no guard"] = storage.stop().due_between(began, began + ATTACK)
+    print(f"the hog read with {slowed_reads} requests, and with {reads} where nobody slows it")
+    job.remove()
+
     # The site lets them swap there.
     node.execute(f"sed -i 's/^swap_on_data_disks = false/swap_on_data_disks = true/' {CONFIG}")
-    node.execute("systemctl restart beer-guard", timeout=120)
+    guard.bring_back()
     guard.wait_for_state("open", timeout=180)
     wait_until(lambda: allowed(node) == "max", 60, "the jobs have swap", explain=guard.why)
     hostile = batch.wait_until_ready(batch.submit(HOG), timeout=240)
     guard.take_away()
     wait_until(lambda: limits_of_disks(node) == "", 30, "batch is limited by nobody")
-    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=2)
-    time.sleep(RECOVERY)  # the first requests of a connection are slow
-    began = time.time()
-    batch.signal(hostile)
-    wait_until(lambda: time.time() > began + ATTACK, ATTACK + 30, "the attack has had its time", interval=1.0)
+    storage.start(rate=RATE, duration=900, disks=("/data/01",), seed=3)
+    time.sleep(RECOVERY)
+    began, *_ = attack(node, batch, hostile)
     assert most_swapped(node) > 0
     assert_undisturbed(neighbours, began, began + ATTACK)
     parts["swap, no guard"] = storage.stop().due_between(began, began + ATTACK)
     seen = figures("a hog of memory, swap on a data disk", parts)
     assert seen["swap, no guard"]["over_objective"] > ALLOWED, "it does no harm: this shows nothing"
     assert seen["no swap"]["over_objective"] <= ALLOWED, guard.why()
+    assert slowed_reads < reads

@@ -55,6 +55,7 @@ class Guard:
             "IOWriteBandwidthMax= && "
             f"for knob in {JOBS}/io.max {JOBS}/*/io.max; do [ ! -e $knob ] || "
             "sed 's/=[0-9][0-9]*/=max/g' $knob | while read -r line; do echo \"$line\" > $knob; done; done; "
+            f"for knob in {JOBS}/*/memory.high; do [ ! -e $knob ] || echo max > $knob; done; "
             "[ ! -e /run/beer/guard/swap-taken ] || "
             "systemctl set-property --runtime beer-jobs.slice MemorySwapMax=infinity",
             timeout=300,

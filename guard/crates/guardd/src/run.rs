@@ -14,8 +14,8 @@ use policy::Config;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::actuators::{
-    DisksActuator, IoMaxActuator, KillActuator, NetworkActuator, ShapingActuator, SliceFreezer, SqueezeActuator,
-    SwapActuator, VacateActuator,
+    DisksActuator, IoMaxActuator, KillActuator, MemoryHighActuator, NetworkActuator, ShapingActuator, SliceFreezer,
+    SqueezeActuator, SwapActuator, VacateActuator,
 };
 use crate::clock::Clock;
 use crate::control::{ControlLoop, Parts, StateFile};
@@ -60,6 +60,8 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let slice = config.paths.cgroup.join(&config.paths.jobs_slice);
     let deadline = Duration::from_nanos(config.control_loop.action_deadline_ns);
     let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
+    let share = if config.node.dry_run { 1.0 } else { config.node.job_memory_high };
+    let memory_high = MemoryHighActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline, share);
     let squeeze = SqueezeActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
     let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);
@@ -67,7 +69,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
         .allowed(config.node.swap_on_data_disks || config.node.dry_run);
     let vacate = VacateActuator::new(Path::new("/"), &slice, &config.paths.run);
     let kill = KillActuator::new(Path::new("/"), &slice, deadline);
-    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate, kill };
+    let knobs = Knobs { io_max, memory_high, squeeze, network, disks, swap, vacate, kill };
     let mut worker =
         Worker::new(knobs, Arc::clone(&clock), Arc::clone(&shared), outbox.clone()).dry_run(config.node.dry_run);
     let (wishes, wished) = sync_channel(worker::QUEUE);

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::command;
+use crate::command::{self, Unanswered};
 
 pub mod disks;
 pub mod freeze;
 pub mod io_max;
 pub mod kill;
+pub mod memory_high;
 pub mod network;
 pub mod shaping;
 pub mod squeeze;
@@ -26,15 +27,30 @@ pub use disks::DisksActuator;
 pub use freeze::{FreezeActuator, FreezeError, Freezer, SliceFreezer};
 pub use io_max::IoMaxActuator;
 pub use kill::KillActuator;
+pub use memory_high::MemoryHighActuator;
 pub use network::NetworkActuator;
 pub use shaping::{Held, ShapingActuator, Wanted};
 pub use squeeze::SqueezeActuator;
 pub use swap::SwapActuator;
 pub use vacate::VacateActuator;
 
+/// The largest pages that there are as a unit: the kernel rounds limits of memory down to whole pages.
+const PAGE: u64 = 64 << 10;
+/// How long the kernel may take memory back while a limit is written.
+const RECLAIM: Duration = Duration::from_secs(1);
+
 /// The unit whose cgroup this is.
 pub(crate) fn unit(slice: &Path) -> &str {
     slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
+}
+
+/// Is a cgroup of this name one of systemd's units?
+fn is_unit(name: &str) -> bool {
+    [".scope", ".service"].iter().any(|suffix| name.ends_with(suffix)) || is_slice(name)
+}
+
+fn is_slice(name: &str) -> bool {
+    name.ends_with(".slice")
 }
 
 /// Tells systemd, until the next boot.
@@ -57,6 +73,17 @@ fn write(folder: &Path, file: &str, text: &str) -> Result<()> {
         .with_context(|| format!("{}", path.display()))
 }
 
+/// Writes `memory.high`, which holds at once. But the kernel takes memory back for whoever writes it (mm/memcontrol.c, memory_high_write),
+/// from a slow disk for a long time, unless he is killed: so somebody else does it, and not for long. `Ok(false)` = it was not done by then.
+fn write_memory_high(folder: &Path, text: &str) -> Result<bool> {
+    let file = folder.join("memory.high").display().to_string();
+    match command::run(Path::new("/bin/sh"), &["-c", "printf %s \"$0\" > \"$1\"", text, &file], RECLAIM) {
+        Ok(()) => Ok(true),
+        Err(error) if error.is::<Unanswered>() => Ok(false),
+        Err(error) => Err(error).context(file),
+    }
+}
+
 /// Writes a file of the run folder in one piece: whoever reads it sees what was there before, or all of it.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<()> {
     let new = path.with_extension("new");
@@ -71,5 +98,28 @@ pub(crate) fn gone(path: &Path) -> Result<()> {
             Err(error).with_context(|| format!("{}", path.display()))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_long_for_the_kernel_to_take_memory_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memory.high");
+        std::fs::write(&path, "max\n").unwrap();
+        assert!(write_memory_high(folder.path(), "536870912").unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "536870912");
+        std::fs::remove_file(&path).unwrap();
+        // Whoever opens it waits for its reader, as who writes the limit does for the kernel.
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let begun = Instant::now();
+        assert!(!write_memory_high(folder.path(), "536870912").unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert!(write_memory_high(&folder.path().join("none"), "1").is_err());
     }
 }

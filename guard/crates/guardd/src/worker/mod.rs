@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::actuators::disks::DisksActuator;
 use crate::actuators::io_max::{IoMaxActuator, Limit, Outcome};
 use crate::actuators::kill::KillActuator;
+use crate::actuators::memory_high::MemoryHighActuator;
 use crate::actuators::network::NetworkActuator;
 use crate::actuators::squeeze::{SqueezeActuator, Squeezed};
 use crate::actuators::swap::SwapActuator;
@@ -89,6 +90,8 @@ pub struct Limited {
 pub struct Knobs {
     /// Of single jobs.
     pub io_max: IoMaxActuator,
+    /// See `io_max`.
+    pub memory_high: MemoryHighActuator,
     /// Of all of batch.
     pub squeeze: SqueezeActuator,
     /// See `squeeze`.
@@ -106,6 +109,9 @@ pub struct Knobs {
 /// The thread.
 pub struct Worker {
     io_max: IoMaxActuator,
+    memory_high: MemoryHighActuator,
+    /// Some job is to be slowed at its memory limit.
+    slowing: bool,
     squeeze: SqueezeActuator,
     network: NetworkActuator,
     disks: DisksActuator,
@@ -131,9 +137,11 @@ pub struct Worker {
 impl Worker {
     /// Touches nothing yet.
     pub fn new(knobs: Knobs, clock: Arc<dyn Clock>, shared: Arc<Shared>, outbox: SyncSender<Message>) -> Self {
-        let Knobs { io_max, squeeze, network, disks, swap, vacate, kill } = knobs;
+        let Knobs { io_max, memory_high, squeeze, network, disks, swap, vacate, kill } = knobs;
         Worker {
             io_max,
+            memory_high,
+            slowing: false,
             squeeze,
             network,
             disks,
@@ -169,7 +177,11 @@ impl Worker {
         self.data_disks = self.disks.known().into();
         let mut next = Some(Wish::nothing(now_ns));
         loop {
-            let patience = if self.departures.over() { LOOK } else { HURRY };
+            let patience = match self.departures.over() {
+                _ if self.slowing => Duration::ZERO,
+                true => LOOK,
+                false => HURRY,
+            };
             match next.take().map_or_else(|| inbox.recv_timeout(patience), Ok) {
                 Ok(wish) => {
                     let wish = inbox.try_iter().fold(wish, last);
@@ -179,7 +191,11 @@ impl Worker {
                         self.shared.granted_ns.store(decided_ns, Ordering::Relaxed);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.departures.let_go(),
+                Err(RecvTimeoutError::Timeout) => {
+                    // One at a time: what the loop wishes for is more urgent.
+                    self.slowing = self.memory_high.set_next();
+                    self.departures.let_go();
+                }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             // Also where wishes leave no pause.
@@ -270,8 +286,10 @@ impl Worker {
         let decided_ns = self.clock.monotonic_ns();
         self.looked_ns = decided_ns;
         self.departures.look();
+        self.slowing = true;
         let drifts = [
             ("limits of jobs on a disk", self.io_max.drifted()),
+            ("the memory at which jobs are slowed", self.memory_high.look()),
             ("what batch as a whole may have", self.squeeze.drifted()),
             ("what batch may send and receive", self.network.drifted()),
             ("limits of batch on the data disks", self.disks.drifted()),

@@ -17,7 +17,8 @@ fn worker(folder: &Path) -> (Worker, Receiver<Message>) {
     let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
     let disks = DisksActuator::of_guard(folder, folder, Path::new("systemctl"), patience);
     let swap = SwapActuator::new(folder, folder, Path::new("systemctl"), patience);
-    let knobs = Knobs { io_max, squeeze, network, disks, swap, vacate, kill };
+    let memory_high = MemoryHighActuator::new(folder, folder, Path::new("systemctl"), patience, 0.95);
+    let knobs = Knobs { io_max, memory_high, squeeze, network, disks, swap, vacate, kill };
     (Worker::new(knobs, Arc::new(SystemClock), Arc::default(), outbox), inbox)
 }
 

@@ -122,7 +122,12 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
     };
     let file_bytes = between("journal.file_size", raw.journal.file_size, Bytes(64 << 10), Bytes(1 << 30))?;
     Ok(Config {
-        node: Node { name: raw.node.name, dry_run: raw.node.dry_run, swap_on_data_disks: raw.node.swap_on_data_disks },
+        node: Node {
+            name: raw.node.name,
+            dry_run: raw.node.dry_run,
+            swap_on_data_disks: raw.node.swap_on_data_disks,
+            job_memory_high: between("node.job_memory_high", raw.node.job_memory_high, Share(0.5), Share(1.0))?.0,
+        },
         paths: Paths {
             cgroup: absolute("paths.cgroup", paths.cgroup)?,
             batch_slice: slice("paths.batch_slice", paths.batch_slice)?,

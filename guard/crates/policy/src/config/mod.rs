@@ -58,6 +58,8 @@ pub struct Node {
     pub dry_run: bool,
     /// Jobs keep their swap though some of it lies on a disk that storage serves from.
     pub swap_on_data_disks: bool,
+    /// Share of its memory limit above which the kernel slows a job; 1 = it does not.
+    pub job_memory_high: f64,
 }
 
 /// `[paths]`

@@ -48,7 +48,12 @@ pub(super) struct RawConfig {
     pub journal: RawJournal,
 }
 
-section!(RawNode { name: String = String::new(), dry_run: bool = false, swap_on_data_disks: bool = false });
+section!(RawNode {
+    name: String = String::new(),
+    dry_run: bool = false,
+    swap_on_data_disks: bool = false,
+    job_memory_high: Share = Share(0.95),
+});
 
 section!(RawPaths {
     cgroup: PathBuf = "/sys/fs/cgroup".into(),

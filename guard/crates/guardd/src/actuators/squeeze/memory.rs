@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Less memory for all of batch: `memory.high`, above which the kernel takes its memory back and slows it (kernel, cgroup-v2.rst).
 
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context, Result};
-
 use super::Knob;
-use crate::command::{self, Unanswered};
+use crate::actuators::PAGE;
 
 /// Not less than what a few processes need to end.
 const LEAST: u64 = 64 << 20;
-/// The largest pages that there are as a unit: the kernel rounds down to whole pages.
-const PAGE: u64 = 64 << 10;
 
 /// The knob for this share of what batch had when storage became short of memory.
 pub(super) fn knobs(had_bytes: u64, share: f32) -> Vec<Knob> {
@@ -30,41 +23,9 @@ pub(super) fn words(knobs: &[Knob], had_bytes: u64) -> String {
     }
 }
 
-/// Writes the limit, which holds at once. But the kernel takes memory back for whoever writes it (mm/memcontrol.c, memory_high_write), from
-/// a slow disk for a long time, unless he is killed: so somebody else does it, and not for long. `Ok(false)` = it was not done by then.
-///
-/// # Errors
-/// It cannot be written.
-pub(super) fn write(folder: &Path, knob: &Knob, patience: Duration) -> Result<bool> {
-    let file = folder.join(knob.file).display().to_string();
-    match command::run(Path::new("/bin/sh"), &["-c", "printf %s \"$0\" > \"$1\"", &knob.seen, &file], patience) {
-        Ok(()) => Ok(true),
-        Err(error) if error.is::<Unanswered>() => Ok(false),
-        Err(error) => Err(error).context(file),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
-
-    #[test]
-    fn nobody_waits_long_for_the_kernel_to_take_memory_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("memory.high");
-        std::fs::write(&path, "max\n").unwrap();
-        let knob = knobs(1 << 30, 0.5).remove(0);
-        assert!(write(folder.path(), &knob, Duration::from_secs(20)).unwrap());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "536870912");
-        std::fs::remove_file(&path).unwrap();
-        // Whoever opens it waits for its reader, as who writes the limit does for the kernel.
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let begun = Instant::now();
-        assert!(!write(folder.path(), &knob, Duration::from_millis(50)).unwrap());
-        assert!(begun.elapsed() < Duration::from_secs(20));
-        assert!(write(&folder.path().join("none"), &knob, Duration::from_secs(20)).is_err());
-    }
 
     #[test]
     fn a_share_of_what_it_had_in_whole_pages() {

@@ -13,7 +13,7 @@ use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
 use super::freeze::IDLE_LIFTED;
-use super::{gone, now, replace, set_property, unit};
+use super::{gone, now, replace, set_property, unit, write_memory_high};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -63,9 +63,6 @@ pub struct SqueezeActuator {
     /// What is so in the kernel.
     applied: [Vec<Knob>; OF.len()],
 }
-
-/// How long the kernel may take memory back while a limit is written.
-const RECLAIM: Duration = Duration::from_secs(1);
 
 /// Of what; their places are those of [`Resource::ALL`].
 const OF: [Resource; 2] = [Resource::Cpu, Resource::Memory];
@@ -193,7 +190,7 @@ impl SqueezeActuator {
             // PID 1 is not to wait for the kernel either. Systemd puts back what it knows of when it changes anything else there, and then
             // it has drifted.
             for knob in knobs {
-                if !memory::write(&self.slice, knob, RECLAIM)? {
+                if !write_memory_high(&self.slice, &knob.seen)? {
                     return self.is_so(knobs);
                 }
             }
