@@ -66,6 +66,8 @@ pub struct Shared {
     pub mounts: Mutex<Arc<[Mounted]>>,
     /// Where the kernel swaps to disks that storage serves from; `None` = that is not known yet.
     pub swap_on_data: Mutex<Option<Arc<[String]>>>,
+    /// Whether jobs have their images and their scratch on a disk that storage serves from; `None` = that is not known yet.
+    pub scratch_on_data: Mutex<Option<bool>>,
     /// What the control loop is to take over: a new configuration.
     pub configuration: Mutex<Option<Box<Config>>>,
     /// What came of the last wish for one.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A job slows down before it comes to its memory limit: `memory.high` of its scope, a little below its `memory.max`. Where it has no
 //! swap the kernel finds memory for whoever is at the limit by dropping the code of his programs, which all of his processes read again
-//! from their disk at once, for as long as the kernel ends none of them. Above `memory.high` it makes them sleep instead (cgroup-v2.rst;
-//! mm/memcontrol.c, calculate_high_delay). It outlives the guard and ends with the scope. Slow: for the actuator thread only.
+//! from their disk at once, for as long as the kernel ends none of them. Above `memory.high` it slows them instead (cgroup-v2.rst;
+//! mm/memcontrol.c, mem_cgroup_handle_over_high). Only where that disk is one of storage's: whoever needs all of his memory to the last
+//! is slowed as well. It outlives the guard and ends with the scope. Slow: for the actuator thread only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -62,8 +63,11 @@ impl MemoryHighActuator {
         }
     }
 
-    /// Looks who is to get one, for [`Self::set_next`]. Returns whether somebody else has changed one of ours.
-    pub fn look(&mut self) -> bool {
+    /// Looks who is to get one, for [`Self::set_next`]; nobody where the code of jobs is not on a disk of storage (`on_data`), and where
+    /// that is not known all stays as it is. Returns whether somebody else has changed one of ours.
+    pub fn look(&mut self, on_data: Option<bool>) -> bool {
+        self.due.clear();
+        let Some(on_data) = on_data else { return false };
         let mut there = BTreeSet::new();
         let listed = self.children.each(|scope, _| {
             if !scope.starts_with(MONITOR) {
@@ -79,16 +83,18 @@ impl MemoryHighActuator {
         }
         self.ours.retain(|scope, _| there.contains(scope));
         self.failed.retain(|scope| there.contains(scope));
-        self.due.clear();
         let mut drifted = false;
         for scope in there {
             let folder = self.slice.join(&*scope);
             let (Some(high), Some(max)) = (limit(&folder, FILE), limit(&folder, "memory.max")) else { continue };
             let ours = self.ours.get_mut(&scope);
             drifted |= ours.as_ref().is_some_and(|seen| seen.is_some_and(|seen| seen != high));
-            let wanted =
-                self.share.filter(|_| max < NONE).map_or(NONE, |share| (max as f64 * share) as u64 / PAGE * PAGE);
+            let wanted = self
+                .share
+                .filter(|_| on_data && max < NONE)
+                .map_or(NONE, |share| (max as f64 * share) as u64 / PAGE * PAGE);
             match ours {
+                Some(_) if high == wanted && wanted == NONE => drop(self.ours.remove(&scope)),
                 Some(seen) if high == wanted => *seen = Some(high),
                 // One that is not ours is its engine's, or the site's.
                 None if high != NONE || wanted == NONE => {}
@@ -107,7 +113,10 @@ impl MemoryHighActuator {
         match made {
             Ok(()) => {
                 self.failed.remove(&scope);
-                self.ours.insert(scope, Some(bytes));
+                match bytes {
+                    NONE => drop(self.ours.remove(&scope)),
+                    _ => drop(self.ours.insert(scope, Some(bytes))),
+                }
             }
             Err(error) => {
                 if error.is::<Unanswered>() {
@@ -201,7 +210,7 @@ mod tests {
 
         /// Whether somebody else had changed one, and how many were set.
         fn make(&mut self) -> (bool, usize) {
-            let drifted = self.actuator.look();
+            let drifted = self.actuator.look(Some(true));
             let mut set = 0;
             while self.actuator.set_next() {
                 set += 1;
@@ -260,15 +269,21 @@ mod tests {
     }
 
     #[test]
-    fn where_the_site_wants_none_it_is_taken_away_and_only_ours() {
+    fn where_there_is_to_be_none_it_is_taken_away_and_only_ours() {
         let mut rig = Rig::new();
         rig.job("docker-a.scope", &(100 * MIB).to_string());
         rig.job("docker-own.scope", &(100 * MIB).to_string());
         rig.put("docker-own.scope", "memory.high", 95 * MIB);
         rig.make();
+        assert!(!rig.actuator.look(None) && !rig.actuator.set_next(), "it is not known");
+        assert!(!rig.actuator.look(Some(false)) && rig.actuator.set_next() && !rig.actuator.set_next());
+        assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(NONE), Some(95 * MIB)));
+        assert_eq!((rig.make(), rig.high("docker-a.scope")), ((false, 1), Some(95 * MIB)));
         rig.actuator = Rig::actuator(rig.folder.path(), 1.0);
         assert_eq!((rig.make(), rig.make()), ((false, 1), (false, 0)));
         assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(NONE), Some(95 * MIB)));
+        rig.put("docker-a.scope", "memory.high", MIB);
+        assert_eq!((rig.make(), rig.high("docker-a.scope")), ((false, 0), Some(MIB)), "that is not ours any more");
     }
 
     #[test]
@@ -277,7 +292,7 @@ mod tests {
         for scope in ["docker-a.scope", "docker-b.scope"] {
             rig.job(scope, &(100 * MIB).to_string());
         }
-        rig.actuator.look();
+        rig.actuator.look(Some(true));
         std::fs::remove_dir_all(rig.folder.path().join("jobs/docker-b.scope")).unwrap();
         assert!(rig.actuator.set_next() && rig.actuator.failed.is_empty(), "docker-b.scope has ended");
         let broken = rig.folder.path().join("slow");

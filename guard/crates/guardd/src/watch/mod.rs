@@ -11,6 +11,7 @@ mod mounts;
 pub(crate) mod network;
 mod pressure;
 mod probe;
+mod scratch;
 mod stuck;
 mod swaps;
 mod triggers;
@@ -159,6 +160,7 @@ impl Watch {
             Box::new(addresses::Addresses::new(config)),
             Box::new(mounts::Mounts::new(config)),
             Box::new(swaps::Swaps::new(config)),
+            Box::new(scratch::Scratch::new(config)),
             Box::new(memory::Memory::new(config)),
             Box::new(holding::Holdings::new(config)),
             Box::new(network::Network::new(config)),

@@ -287,9 +287,10 @@ impl Worker {
         self.looked_ns = decided_ns;
         self.departures.look();
         self.slowing = true;
+        let scratch_on_data = *lock(&self.shared.scratch_on_data);
         let drifts = [
             ("limits of jobs on a disk", self.io_max.drifted()),
-            ("the memory at which jobs are slowed", self.memory_high.look()),
+            ("the memory at which jobs are slowed", self.memory_high.look(scratch_on_data)),
             ("what batch as a whole may have", self.squeeze.drifted()),
             ("what batch may send and receive", self.network.drifted()),
             ("limits of batch on the data disks", self.disks.drifted()),

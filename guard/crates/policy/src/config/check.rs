@@ -140,6 +140,7 @@ pub(super) fn check(raw: RawConfig) -> Result<Config, Fault> {
             memory: absolute("paths.memory", paths.memory)?,
             exec: absolute("paths.exec", paths.exec)?,
             probe: absolute("paths.probe", paths.probe)?,
+            scratch: absolute("paths.scratch", paths.scratch)?,
         },
         latency: LatencySignal {
             segment: absolute("signals.latency.segment", signals.latency.segment)?,

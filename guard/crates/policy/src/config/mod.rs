@@ -58,7 +58,7 @@ pub struct Node {
     pub dry_run: bool,
     /// Jobs keep their swap though some of it lies on a disk that storage serves from.
     pub swap_on_data_disks: bool,
-    /// Share of its memory limit above which the kernel slows a job; 1 = it does not.
+    /// Share of its memory limit above which the kernel slows a job whose code is on a disk of storage; 1 = it does not.
     pub job_memory_high: f64,
 }
 
@@ -87,6 +87,8 @@ pub struct Paths {
     pub exec: PathBuf,
     /// What beer-probe tells the guard.
     pub probe: PathBuf,
+    /// Where the container engine has images and jobs.
+    pub scratch: PathBuf,
 }
 
 /// The shipped period of the control loop: ticks are nearly all that a guard with nothing to do costs, and come sooner where

@@ -67,6 +67,7 @@ section!(RawPaths {
     memory: PathBuf = "/var/lib/beer/guard".into(),
     exec: PathBuf = "/run/beer-exec".into(),
     probe: PathBuf = "/run/beer-probe".into(),
+    scratch: PathBuf = "/var/lib/beer/scratch".into(),
 });
 
 section!(RawLoop {
