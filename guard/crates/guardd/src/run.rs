@@ -61,7 +61,7 @@ pub fn run(config: &Config, clock: Arc<dyn Clock>, shutdown: &Arc<AtomicBool>, r
     let deadline = Duration::from_nanos(config.control_loop.action_deadline_ns);
     let io_max = IoMaxActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let share = if config.node.dry_run { 1.0 } else { config.node.job_memory_high };
-    let memory_high = MemoryHighActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline, share);
+    let memory_high = MemoryHighActuator::new(&slice, &config.paths.run, share);
     let squeeze = SqueezeActuator::new(&slice, &config.paths.run, Path::new("systemctl"), deadline);
     let network = NetworkActuator::new(&config.paths.run, Path::new("systemctl"), deadline);
     let disks = DisksActuator::of_guard(&slice, &config.paths.run, Path::new("systemctl"), deadline);

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A job slows down before it comes to its memory limit: `memory.high` of its scope, a little below its `memory.max`. Where it has no
 //! swap the kernel finds memory for whoever is at the limit by dropping the code of his programs, which all of his processes read again
-//! from their disk at once, for as long as the kernel ends none of them. Above `memory.high` it slows them instead (cgroup-v2.rst;
-//! mm/memcontrol.c, mem_cgroup_handle_over_high). Only where that disk is one of storage's: whoever needs all of his memory to the last
-//! is slowed as well. It outlives the guard and ends with the scope. Slow: for the actuator thread only.
+//! from their disk at once, for as long as the kernel ends none of them. Above `memory.high` it makes them sleep for the more they take,
+//! the longer the more that is (cgroup-v2.rst; mm/memcontrol.c, mem_cgroup_handle_over_high). Only where that disk is one of storage's:
+//! whoever needs all of his memory to the last is slowed as well.
+//!
+//! systemd is not told, though the scope is its: it would write it again with each limit of a disk, and the kernel takes memory back for
+//! whoever writes it, so PID 1 would wait for a hog. What it knows nothing of it sets to `max` instead, which is put right at the next
+//! look. It outlives the guard and ends with the scope. Slow: for the actuator thread only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 use kernfs::cgroup::Children;
 use policy::JobSet;
 
-use super::{is_unit, now, replace, set_property, write, write_memory_high, PAGE};
-use crate::command::Unanswered;
+use super::{now, replace, write, write_memory_high, PAGE};
 use crate::jobs::MONITOR;
 
 /// Keeps it as it is wanted.
 pub struct MemoryHighActuator {
     slice: PathBuf,
     children: Children,
-    systemctl: PathBuf,
-    deadline: Duration,
     /// For who comes after us: whose limits are ours.
     memory: PathBuf,
     /// Of its `memory.max`; `None` = a job has no such limit.
@@ -47,14 +47,12 @@ impl MemoryHighActuator {
 
     /// `slice` is the folder of the cgroup of the jobs; `share` is that of its limit that a job may have before it is slowed, 1 = all.
     /// Touches nothing yet.
-    pub fn new(slice: &Path, run: &Path, systemctl: &Path, deadline: Duration, share: f64) -> Self {
+    pub fn new(slice: &Path, run: &Path, share: f64) -> Self {
         let memory = run.join(Self::MEMORY);
         let before = std::fs::read_to_string(&memory).unwrap_or_default();
         MemoryHighActuator {
             slice: slice.to_owned(),
             children: Children::new(slice),
-            systemctl: systemctl.to_owned(),
-            deadline,
             memory,
             share: (share < 1.0).then_some(share),
             ours: before.lines().map(|scope| (scope.into(), None)).collect(),
@@ -67,7 +65,11 @@ impl MemoryHighActuator {
     /// that is not known all stays as it is. Returns whether somebody else has changed one of ours.
     pub fn look(&mut self, on_data: Option<bool>) -> bool {
         self.due.clear();
-        let Some(on_data) = on_data else { return false };
+        let share = match (self.share, on_data) {
+            (None, _) | (_, Some(false)) => None,
+            (share, Some(true)) => share,
+            (Some(_), None) => return false,
+        };
         let mut there = BTreeSet::new();
         let listed = self.children.each(|scope, _| {
             if !scope.starts_with(MONITOR) {
@@ -81,24 +83,28 @@ impl MemoryHighActuator {
         if listed.is_err() {
             return false;
         }
-        self.ours.retain(|scope, _| there.contains(scope));
-        self.failed.retain(|scope| there.contains(scope));
+        let slice = &self.slice;
+        self.ours.retain(|scope, _| slice.join(&**scope).exists());
+        self.failed.retain(|scope| slice.join(&**scope).exists());
         let mut drifted = false;
         for scope in there {
-            let folder = self.slice.join(&*scope);
+            let folder = slice.join(&*scope);
             let (Some(high), Some(max)) = (limit(&folder, FILE), limit(&folder, "memory.max")) else { continue };
-            let ours = self.ours.get_mut(&scope);
-            drifted |= ours.as_ref().is_some_and(|seen| seen.is_some_and(|seen| seen != high));
-            let wanted = self
-                .share
-                .filter(|_| on_data && max < NONE)
-                .map_or(NONE, |share| (max as f64 * share) as u64 / PAGE * PAGE);
-            match ours {
+            let share = share.filter(|_| max < NONE);
+            let wanted = share.map_or(NONE, |share| (max as f64 * share) as u64 / PAGE * PAGE);
+            match self.ours.get_mut(&scope) {
                 Some(_) if high == wanted && wanted == NONE => drop(self.ours.remove(&scope)),
-                Some(seen) if high == wanted => *seen = Some(high),
+                Some(seen) => {
+                    let seen = std::mem::replace(seen, Some(high).filter(|_| high == wanted));
+                    // systemd sets what it knows nothing of to `max`.
+                    drifted |= seen.is_some_and(|seen| seen != high) && high != NONE;
+                    if high != wanted {
+                        self.due.push((scope, wanted));
+                    }
+                }
                 // One that is not ours is its engine's, or the site's.
                 None if high != NONE || wanted == NONE => {}
-                _ => self.due.push((scope, wanted)),
+                None => self.due.push((scope, wanted)),
             }
         }
         drifted
@@ -107,21 +113,21 @@ impl MemoryHighActuator {
     /// One job gets its limit, or is rid of it; `false` = there was nobody left.
     pub fn set_next(&mut self) -> bool {
         let Some((scope, bytes)) = self.due.pop() else { return false };
-        self.ours.insert(scope.clone(), None);
         // Known before it is done: a guard that comes back must know whose limits are ours.
-        let made = self.remember().and_then(|()| self.set(&scope, bytes));
+        let known = self.ours.insert(scope.clone(), None).is_some();
+        let made = if known { Ok(()) } else { self.remember() }.and_then(|()| self.set(&scope, bytes));
         match made {
+            Ok(()) if bytes == NONE => {
+                self.ours.remove(&scope);
+                self.failed.remove(&scope);
+                // Else the next guard takes one that is somebody else's by then for ours.
+                _ = self.remember();
+            }
             Ok(()) => {
                 self.failed.remove(&scope);
-                match bytes {
-                    NONE => drop(self.ours.remove(&scope)),
-                    _ => drop(self.ours.insert(scope, Some(bytes))),
-                }
+                self.ours.insert(scope, Some(bytes));
             }
             Err(error) => {
-                if error.is::<Unanswered>() {
-                    self.due.clear();
-                }
                 if self.failed.insert(scope) {
                     eprintln!("<4>{error:#}: the job may read its own code again and again at its memory limit");
                 }
@@ -132,22 +138,16 @@ impl MemoryHighActuator {
 
     fn set(&self, scope: &str, bytes: u64) -> Result<()> {
         let folder = self.slice.join(scope);
-        let text = if bytes == NONE { "max".to_owned() } else { bytes.to_string() };
-        // systemd is not to wait for the kernel, which takes memory back for whoever writes it.
-        let above = limit(&folder, "memory.current").is_some_and(|current| current > bytes);
-        let told = if above && !write_memory_high(&folder, &text)? {
-            Ok(())
-        } else if is_unit(scope) {
-            let property = format!("MemoryHigh={}", if bytes == NONE { "infinity" } else { &text });
-            set_property(&self.systemctl, scope, &[property], self.deadline)
-        } else {
-            write(&folder, FILE, &text)
+        let made = match bytes {
+            NONE => write(&folder, FILE, "max"),
+            // It holds though the kernel was not given the time to take back what is above.
+            _ => write_memory_high(&folder, &bytes.to_string()).map(drop),
         };
         match limit(&folder, FILE) {
             // It has ended.
             None => Ok(()),
-            Some(high) if high == bytes => told,
-            Some(high) => told.and_then(|()| bail!("{}: {FILE} is {high}", folder.display())),
+            Some(high) if high == bytes => Ok(()),
+            Some(high) => made.and_then(|()| bail!("{}: {FILE} is {high}", folder.display())),
         }
     }
 
@@ -180,15 +180,11 @@ mod tests {
         fn new() -> Rig {
             let folder = tempfile::tempdir().unwrap();
             std::fs::create_dir(folder.path().join("jobs")).unwrap();
-            std::os::unix::fs::symlink(folder.path().join("jobs"), folder.path().join("slice")).unwrap();
-            let systemctl = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/systemctl");
-            std::os::unix::fs::symlink(systemctl, folder.path().join("systemctl")).unwrap();
             Rig { actuator: Rig::actuator(folder.path(), 0.95), folder }
         }
 
         fn actuator(folder: &Path, share: f64) -> MemoryHighActuator {
-            let path = |name| folder.join(name);
-            MemoryHighActuator::new(&path("jobs"), folder, &path("systemctl"), Duration::from_secs(20), share)
+            MemoryHighActuator::new(&folder.join("jobs"), folder, share)
         }
 
         fn put(&self, scope: &str, file: &str, text: impl std::fmt::Display) {
@@ -201,7 +197,6 @@ mod tests {
         fn job(&self, scope: &str, max: &str) {
             self.put(scope, "memory.max", max);
             self.put(scope, "memory.high", "max");
-            self.put(scope, "memory.current", 7);
         }
 
         fn high(&self, scope: &str) -> Option<u64> {
@@ -209,38 +204,28 @@ mod tests {
         }
 
         /// Whether somebody else had changed one, and how many were set.
-        fn make(&mut self) -> (bool, usize) {
-            let drifted = self.actuator.look(Some(true));
-            let mut set = 0;
-            while self.actuator.set_next() {
-                set += 1;
-            }
-            (drifted, set)
-        }
-
-        fn said(&self) -> String {
-            std::fs::read_to_string(self.folder.path().join("systemctl.said")).unwrap_or_default()
+        fn make(&mut self, on_data: Option<bool>) -> (bool, usize) {
+            let drifted = self.actuator.look(on_data);
+            (drifted, std::iter::repeat_with(|| self.actuator.set_next()).take_while(|set| *set).count())
         }
     }
 
     #[test]
-    fn a_job_is_slowed_before_its_limit_whatever_its_engine_and_is_set_once() {
+    fn a_job_is_slowed_before_its_limit_and_is_set_once() {
         let mut rig = Rig::new();
-        assert_eq!(rig.make(), (false, 0));
+        assert_eq!(rig.make(Some(true)), (false, 0));
         rig.job("docker-a.scope", &(100 * MIB).to_string());
-        rig.job("container", &(200 * MIB).to_string());
         rig.job("docker-free.scope", "max");
         rig.job("libpod-conmon-b.scope", &(200 * MIB).to_string());
-        assert_eq!(rig.make(), (false, 2));
+        assert_eq!(rig.make(None), (false, 0), "it is not known where his code is");
+        assert_eq!(rig.make(Some(true)), (false, 1));
         assert_eq!(rig.high("docker-a.scope"), Some(95 * MIB));
-        assert_eq!(rig.said(), format!("set-property --runtime -- docker-a.scope MemoryHigh={}\n", 95 * MIB));
-        assert_eq!(rig.high("container"), Some(190 * MIB), "it is no unit of systemd's");
         assert_eq!((rig.high("docker-free.scope"), rig.high("libpod-conmon-b.scope")), (Some(NONE), Some(NONE)));
-        assert_eq!(rig.make(), (false, 0));
+        assert_eq!(rig.make(Some(true)), (false, 0));
         // Its engine has given it more, and another one has come.
         rig.put("docker-a.scope", "memory.max", 200 * MIB);
         rig.job("docker-c.scope", &(100 * MIB + 4096).to_string());
-        assert_eq!((rig.make(), rig.make()), ((false, 2), (false, 0)));
+        assert_eq!((rig.make(Some(true)), rig.make(Some(true))), ((false, 2), (false, 0)));
         assert_eq!(rig.high("docker-a.scope"), Some(190 * MIB));
         assert_eq!(rig.high("docker-c.scope"), Some(95 * MIB), "whole pages");
     }
@@ -251,39 +236,43 @@ mod tests {
         rig.job("docker-a.scope", &(100 * MIB).to_string());
         rig.job("docker-own.scope", &(100 * MIB).to_string());
         rig.put("docker-own.scope", "memory.high", 50 * MIB);
-        assert_eq!(rig.make(), (false, 1));
-        for other in ["max".to_owned(), MIB.to_string()] {
+        assert_eq!(rig.make(Some(true)), (false, 1));
+        // systemd writes `max` with every limit of a disk.
+        for (other, somebody) in [("max".to_owned(), false), (MIB.to_string(), true)] {
             rig.put("docker-a.scope", "memory.high", &other);
-            assert_eq!((rig.make(), rig.make()), ((true, 1), (false, 0)), "{other}");
+            assert_eq!(rig.actuator.look(Some(true)), somebody, "{other}");
+            assert_eq!((rig.make(Some(true)), rig.make(Some(true))), ((false, 1), (false, 0)), "said once");
             assert_eq!(rig.high("docker-a.scope"), Some(95 * MIB));
         }
         assert_eq!(rig.high("docker-own.scope"), Some(50 * MIB));
         // The next guard knows whose they are.
         rig.actuator = Rig::actuator(rig.folder.path(), 0.95);
-        assert_eq!(rig.make(), (false, 0));
+        assert_eq!(rig.make(Some(true)), (false, 0));
         rig.put("docker-a.scope", "memory.high", MIB);
-        assert_eq!(rig.make(), (true, 1));
+        assert_eq!(rig.make(Some(true)), (true, 1));
         rig.actuator = Rig::actuator(rig.folder.path(), 0.5);
-        assert_eq!(rig.make(), (false, 1));
+        assert_eq!(rig.make(Some(true)), (false, 1));
         assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(50 * MIB), Some(50 * MIB)));
     }
 
     #[test]
     fn where_there_is_to_be_none_it_is_taken_away_and_only_ours() {
-        let mut rig = Rig::new();
-        rig.job("docker-a.scope", &(100 * MIB).to_string());
-        rig.job("docker-own.scope", &(100 * MIB).to_string());
-        rig.put("docker-own.scope", "memory.high", 95 * MIB);
-        rig.make();
-        assert!(!rig.actuator.look(None) && !rig.actuator.set_next(), "it is not known");
-        assert!(!rig.actuator.look(Some(false)) && rig.actuator.set_next() && !rig.actuator.set_next());
-        assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(NONE), Some(95 * MIB)));
-        assert_eq!((rig.make(), rig.high("docker-a.scope")), ((false, 1), Some(95 * MIB)));
-        rig.actuator = Rig::actuator(rig.folder.path(), 1.0);
-        assert_eq!((rig.make(), rig.make()), ((false, 1), (false, 0)));
-        assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(NONE), Some(95 * MIB)));
-        rig.put("docker-a.scope", "memory.high", MIB);
-        assert_eq!((rig.make(), rig.high("docker-a.scope")), ((false, 0), Some(MIB)), "that is not ours any more");
+        for (share, on_data) in [(0.95, Some(false)), (1.0, Some(true)), (1.0, None)] {
+            let mut rig = Rig::new();
+            rig.job("docker-a.scope", &(100 * MIB).to_string());
+            rig.job("docker-own.scope", &(100 * MIB).to_string());
+            rig.put("docker-own.scope", "memory.high", 95 * MIB);
+            assert_eq!(rig.make(Some(true)), (false, 1));
+            rig.actuator = Rig::actuator(rig.folder.path(), share);
+            assert_eq!((rig.make(on_data), rig.make(on_data)), ((false, 1), (false, 0)));
+            assert_eq!((rig.high("docker-a.scope"), rig.high("docker-own.scope")), (Some(NONE), Some(95 * MIB)));
+            // It is not ours any more, for the next guard neither.
+            rig.put("docker-a.scope", "memory.high", MIB);
+            for _ in 0..2 {
+                assert_eq!((rig.make(on_data), rig.high("docker-a.scope")), ((false, 0), Some(MIB)));
+                rig.actuator = Rig::actuator(rig.folder.path(), share);
+            }
+        }
     }
 
     #[test]
@@ -295,27 +284,15 @@ mod tests {
         rig.actuator.look(Some(true));
         std::fs::remove_dir_all(rig.folder.path().join("jobs/docker-b.scope")).unwrap();
         assert!(rig.actuator.set_next() && rig.actuator.failed.is_empty(), "docker-b.scope has ended");
-        let broken = rig.folder.path().join("slow");
-        std::fs::write(&broken, "").unwrap();
-        assert!(rig.actuator.set_next());
-        assert_eq!(rig.high("docker-a.scope"), Some(95 * MIB), "systemd has done it, whatever it says");
+        // A number that nobody can write.
+        let file = rig.folder.path().join("jobs/docker-a.scope/memory.high");
+        std::fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink("/proc/sys/kernel/ngroups_max", &file).unwrap();
+        assert!(rig.actuator.set_next() && rig.actuator.failed.contains("docker-a.scope"));
+        assert_eq!(rig.make(Some(true)), (false, 1));
+        std::fs::remove_file(&file).unwrap();
         rig.put("docker-a.scope", "memory.high", "max");
-        assert_eq!(rig.make(), (false, 1));
-        std::fs::remove_file(&broken).unwrap();
-        rig.put("docker-a.scope", "memory.high", "max");
-        assert_eq!((rig.make(), rig.make()), ((false, 1), (false, 0)));
+        assert_eq!((rig.make(Some(true)), rig.make(Some(true))), ((false, 1), (false, 0)));
         assert!(rig.actuator.failed.is_empty());
-    }
-
-    #[test]
-    fn who_has_more_already_gets_it_from_the_kernel_before_systemd_is_told() {
-        let mut rig = Rig::new();
-        rig.job("docker-a.scope", &(100 * MIB).to_string());
-        rig.put("docker-a.scope", "memory.current", 99 * MIB);
-        // systemd says that it has done it and does it later.
-        std::fs::remove_file(rig.folder.path().join("slice")).unwrap();
-        std::fs::create_dir(rig.folder.path().join("slice")).unwrap();
-        assert_eq!((rig.make(), rig.make()), ((false, 1), (false, 0)));
-        assert!(rig.high("docker-a.scope") == Some(95 * MIB) && rig.said().contains("MemoryHigh="));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One file per knob of the node. Every knob is planned (is a write needed?), applied, read back from the kernel
-//! and undone when the guard ends.
+//! and undone when the guard ends, unless its file says that it outlives the guard.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,15 +42,6 @@ const RECLAIM: Duration = Duration::from_secs(1);
 /// The unit whose cgroup this is.
 pub(crate) fn unit(slice: &Path) -> &str {
     slice.file_name().and_then(|name| name.to_str()).unwrap_or("beer-jobs.slice")
-}
-
-/// Is a cgroup of this name one of systemd's units?
-fn is_unit(name: &str) -> bool {
-    [".scope", ".service"].iter().any(|suffix| name.ends_with(suffix)) || is_slice(name)
-}
-
-fn is_slice(name: &str) -> bool {
-    name.ends_with(".slice")
 }
 
 /// Tells systemd, until the next boot.

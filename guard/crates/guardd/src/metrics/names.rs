@@ -146,6 +146,7 @@ metrics! {
     Counter CPU "beer_guard_cpu_seconds_total" "CPU time of the guard."
     Gauge RSS "beer_guard_resident_memory_bytes" "Resident memory of the guard."
     Gauge SWAP_ON_DATA "beer_swap_on_data_disks" "Places that the kernel swaps to on disks that storage serves from, or that may be: the jobs have no swap while there are any, unless the site lets them."
+    Gauge SCRATCH_ON_DATA "beer_scratch_on_data_disk" "1 where images and scratch of jobs are on a disk that storage serves from, or may be: jobs are slowed before their memory limit, unless the site does not want it."
     Gauge DRY_RUN "beer_guard_dry_run" "1 while nothing of what is decided is done."
     Gauge LOCKED "beer_guard_memory_locked" "1 when the guard's memory is locked."
 }

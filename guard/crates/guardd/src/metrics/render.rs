@@ -183,6 +183,9 @@ impl Renderer {
         if let Some(areas) = lock(&self.shared.swap_on_data).as_ref() {
             out.single(&names::SWAP_ON_DATA, areas.len() as f64);
         }
+        if let Some(on_data) = *lock(&self.shared.scratch_on_data) {
+            out.single(&names::SCRATCH_ON_DATA, flag(on_data));
+        }
         out.single(&names::DRY_RUN, flag(self.dry_run));
         out.single(&names::LOCKED, flag(self.locked));
     }

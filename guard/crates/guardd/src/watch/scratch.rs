@@ -39,17 +39,19 @@ impl Source for Scratch {
             return;
         }
         (self.served, self.rest) = (served, 0);
-        // As with swap: what cannot be said now stays as it was.
+        // Nothing is known of storage yet, or nothing can be read now: what was known stays so.
         if self.served.is_empty() {
             return;
         }
         let Ok(Some(mounts)) = self.table.read() else { return };
-        let Some(device) = mount_of(&mounts, &self.path).and_then(|mount| device_below(&self.sys, mount)) else {
-            return;
+        let device = mount_of(&mounts, &self.path).and_then(|mount| device_below(&self.sys, mount));
+        let on_data = |device| {
+            let disks = disks_below(&self.sys, device);
+            let mut served = self.served.iter().flat_map(|mounted| disks_below(&self.sys, mounted.device));
+            served.any(|disk| disks.contains(&disk))
         };
-        let disks = disks_below(&self.sys, device);
-        let on = |mounted: &Mounted| disks_below(&self.sys, mounted.device).iter().any(|disk| disks.contains(disk));
-        *lock(&shared.scratch_on_data) = Some(self.served.iter().any(on));
+        // Of which it cannot be said where it lies: it may lie there.
+        *lock(&shared.scratch_on_data) = Some(device.is_none_or(on_data));
         self.rest = BELIEVED;
     }
 }
@@ -79,6 +81,7 @@ mod tests {
         assert_eq!(found(bound), Some(true));
         assert_eq!(found("damaged\n"), Some(true), "what cannot be read changes nothing");
         assert_eq!(found("3 1 8:32 / /var/lib/beer/scratch rw - ext4 /dev/sdc rw\n"), Some(false));
+        assert_eq!(found("3 1 0:44 / /var/lib/beer/scratch rw - zfs pool/scratch rw\n"), Some(true), "it may be there");
         assert_eq!(found(""), Some(false), "below the root");
     }
 }

@@ -192,9 +192,9 @@ impl Worker {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
+                    self.departures.let_go();
                     // One at a time: what the loop wishes for is more urgent.
                     self.slowing = self.memory_high.set_next();
-                    self.departures.let_go();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -17,7 +17,7 @@ fn worker(folder: &Path) -> (Worker, Receiver<Message>) {
     let network = NetworkActuator::new(folder, Path::new("systemctl"), patience);
     let disks = DisksActuator::of_guard(folder, folder, Path::new("systemctl"), patience);
     let swap = SwapActuator::new(folder, folder, Path::new("systemctl"), patience);
-    let memory_high = MemoryHighActuator::new(folder, folder, Path::new("systemctl"), patience, 0.95);
+    let memory_high = MemoryHighActuator::new(folder, folder, 0.95);
     let knobs = Knobs { io_max, memory_high, squeeze, network, disks, swap, vacate, kill };
     (Worker::new(knobs, Arc::new(SystemClock), Arc::default(), outbox), inbox)
 }
@@ -149,4 +149,28 @@ fn only_what_the_loop_has_wished_for_is_granted() {
     drop(wishes);
     worker.run(&wished);
     assert_eq!(granted(&worker), 7);
+}
+
+#[test]
+fn jobs_are_slowed_at_their_limit_where_their_code_is_on_a_disk_of_storage() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = |name: &str, file: &str| folder.path().join(name).join(file);
+    for name in ["docker-a.scope", "docker-b.scope"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(job(name, "memory.max"), "104857600\n").unwrap();
+        std::fs::write(job(name, "memory.high"), "max\n").unwrap();
+    }
+    let high = |name| std::fs::read_to_string(job(name, "memory.high")).unwrap().trim_end().to_owned();
+    let (mut worker, _inbox) = worker(folder.path());
+    *lock(&worker.shared.scratch_on_data) = Some(true);
+    let (wishes, wished) = sync_channel(QUEUE);
+    let thread = std::thread::spawn(move || worker.run(&wished));
+    let slowed = || high("docker-a.scope") == "99614720" && high("docker-b.scope") == "99614720";
+    let patience = std::time::Instant::now() + Duration::from_secs(20);
+    while !slowed() && std::time::Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(wishes);
+    thread.join().unwrap();
+    assert!(slowed(), "also when the guard has ended");
 }

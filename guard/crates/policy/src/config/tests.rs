@@ -66,6 +66,7 @@ fn the_example_documents_every_key_where_it_first_appears() {
 #[test]
 fn errors_name_the_key_and_what_was_allowed() {
     for (text, expected) in [
+        ("[node]\njob_memory_high = \"40%\"", "guard.toml: node.job_memory_high: 40% is outside 50% to 100%"),
         ("[ladder]\nhold = \"1h\"", "guard.toml: ladder.hold: 1h is outside 100ms to 1min"),
         ("[ladder]\nstale_floor = \"2h\"", "ladder.stale_floor: 2h is outside 1s to 1h, and is not 0s (never)"),
         ("[ladder]\nhold = 20", "guard.toml: ladder.hold: `20` has no unit; write a time such as `20ms`"),

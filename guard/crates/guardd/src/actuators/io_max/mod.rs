@@ -12,7 +12,7 @@ use anyhow::{bail, Context, Result};
 use intf::status::LimitStatus;
 use kernfs::io_max::IoMax;
 
-use super::{is_slice, is_unit, replace, set_property, write};
+use super::{replace, set_property, write};
 use crate::command;
 
 /// What one job may do to one disk, reads and writes together. The kernel limits them apart, so each of them gets its part.
@@ -404,6 +404,14 @@ fn assignments(wanted: &[IoMax]) -> Vec<String> {
         PROPERTIES.into_iter().zip(values).map(one).collect::<Vec<_>>()
     };
     wanted.iter().flat_map(of).collect()
+}
+
+fn is_unit(scope: &str) -> bool {
+    [".scope", ".service"].iter().any(|suffix| scope.ends_with(suffix)) || is_slice(scope)
+}
+
+fn is_slice(scope: &str) -> bool {
+    scope.ends_with(".slice")
 }
 
 /// The kernel has no such disk (ENODEV).
