@@ -114,9 +114,8 @@ impl MemoryHighActuator {
     pub fn set_next(&mut self) -> bool {
         let Some((scope, bytes)) = self.due.pop() else { return false };
         // Known before it is done: a guard that comes back must know whose limits are ours.
-        let known = self.ours.insert(scope.clone(), None).is_some();
-        let made = if known { Ok(()) } else { self.remember() }.and_then(|()| self.set(&scope, bytes));
-        match made {
+        self.ours.insert(scope.clone(), None);
+        match self.remember().and_then(|()| self.set(&scope, bytes)) {
             Ok(()) if bytes == NONE => {
                 self.ours.remove(&scope);
                 self.failed.remove(&scope);
