@@ -80,9 +80,18 @@ def of_cpu_list(text: str) -> set[int]:
     return {cpu for part in parts for cpu in range(part[0], part[-1] + 1)}
 
 
+# For `ticks_in`: a node that has no CPU left may need ten seconds for another command.
+CPU_TICKS = "cat {scope}/cpuset.cpus.effective; grep '^cpu[0-9]' /proc/stat"
+
+
 def cpu_ticks(node: Machine, scope: str) -> tuple[int, int]:
     """Of the CPUs that a job may use: those in which they were idle (proc_stat(5): idle, iowait), and all."""
-    allowed, *stat = node.execute(f"cat {scope}/cpuset.cpus.effective; grep '^cpu[0-9]' /proc/stat").stdout.splitlines()
+    return ticks_in(node.execute(CPU_TICKS.format(scope=scope)).stdout.splitlines())
+
+
+def ticks_in(lines: list[str]) -> tuple[int, int]:
+    """The same of what CPU_TICKS has printed."""
+    allowed, *stat = lines
     mine = {f"cpu{number}" for number in of_cpu_list(allowed)}
     ticks = [[int(word) for word in line.split()[1:9]] for line in stat if line.split()[0] in mine]
     return sum(one[3] + one[4] for one in ticks), sum(map(sum, ticks))

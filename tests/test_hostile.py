@@ -22,14 +22,15 @@ from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
 from support import (
+    CPU_TICKS,
     ENOUGH,
     StorageUser,
     assert_one_run,
     assert_undisturbed,
-    cpu_ticks,
     figures,
     let_compute,
     report_of,
+    ticks_in,
 )
 from test_protection_disk import AGAIN, RATE, wait_until_learned
 
@@ -75,11 +76,12 @@ def times_at_limit(node: Machine) -> int:
     return number(node, "memory.events", "high") + number(node, "memory.events", "max")
 
 
-def counters(node: Machine, *scopes: str) -> list[int]:
-    """CPU microseconds of these cgroups, and bytes that left the node."""
-    asked = " ".join(f"{scope}/cpu.stat" for scope in scopes)
-    text = node.execute(f"sed -n 's/^usage_usec //p' {asked}; cat /sys/class/net/{INTERFACE}/statistics/tx_bytes")
-    return [int(line) for line in text.stdout.split()]
+def counters(node: Machine, scope: str, beside: str) -> list[int]:
+    """CPU microseconds of these cgroups, bytes that left the node, and the ticks of its CPUs (`cpu_ticks`)."""
+    asked = f"sed -n 's/^usage_usec //p' {scope}/cpu.stat {beside}/cpu.stat; "
+    asked += f"cat /sys/class/net/{INTERFACE}/statistics/tx_bytes; {CPU_TICKS.format(scope=scope)}"
+    own, others, sent, *ticks = node.execute(asked).stdout.splitlines()
+    return [int(own), int(others), int(sent), *ticks_in(ticks)]
 
 
 def populated(node: Machine, scope: str) -> bool:
@@ -126,12 +128,12 @@ def attack(
     quiet_from = time.time()
     time.sleep(ALONE)
     batch.signal(beside)
-    before = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
+    before = counters(node, scope, beside)
     began = time.time()
     struck = batch.signal(scope)
     time.sleep(ATTACK)
     counted = time.time()
-    after = [*counters(node, scope, beside), *cpu_ticks(node, scope)]
+    after = counters(node, scope, beside)
     own, others, sent, idle, ticks = (now - then for now, then in zip(after, before, strict=True))
     if FORKS in hogs and protected:
         # It forks some 20 times a second, and a quiet job has four processes.
