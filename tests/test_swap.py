@@ -20,14 +20,7 @@ from beerbench.neighbours import Neighbours
 from beerbench.timeline import clock
 from beerbench.waiting import wait_until
 from beerlab import Machine
-from support import (
-    StorageUser,
-    assert_undisturbed,
-    figures,
-    let_storage_be_alone,
-    limits_of_disks,
-    require_well,
-)
+from support import StorageUser, assert_undisturbed, figures, let_storage_be_alone, limits_of_disks, require_well
 from test_protection_disk import AGAIN, QUIET, RATE, RECOVERY, wait_until_learned
 
 HOG = "hog-memory --size 1GiB --processes 24 --seconds 600 --on-signal 1"

@@ -17,7 +17,7 @@ use anyhow::{bail, Result};
 use kernfs::cgroup::Children;
 use policy::JobSet;
 
-use super::{now, replace, write, write_memory_high, PAGE};
+use super::{now, replace, write, write_memory_high, PAGE, RECLAIM};
 use crate::jobs::MONITOR;
 
 /// Keeps it as it is wanted.
@@ -110,9 +110,14 @@ impl MemoryHighActuator {
         drifted
     }
 
-    /// One job gets its limit, or is rid of it; `false` = there was nobody left.
-    pub fn set_next(&mut self) -> bool {
-        let Some((scope, bytes)) = self.due.pop() else { return false };
+    /// Is there anybody left?
+    pub fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// One job gets its limit, or is rid of it.
+    pub fn set_next(&mut self) {
+        let Some((scope, bytes)) = self.due.pop() else { return };
         // Known before it is done: a guard that comes back must know whose limits are ours.
         self.ours.insert(scope.clone(), None);
         match self.remember().and_then(|()| self.set(&scope, bytes)) {
@@ -132,7 +137,6 @@ impl MemoryHighActuator {
                 }
             }
         }
-        true
     }
 
     fn set(&self, scope: &str, bytes: u64) -> Result<()> {
@@ -140,7 +144,7 @@ impl MemoryHighActuator {
         let made = match bytes {
             NONE => write(&folder, FILE, "max"),
             // It holds though the kernel was not given the time to take back what is above.
-            _ => write_memory_high(&folder, &bytes.to_string()).map(drop),
+            _ => write_memory_high(&folder, &bytes.to_string(), RECLAIM).map(drop),
         };
         match limit(&folder, FILE) {
             // It has ended.
@@ -205,7 +209,10 @@ mod tests {
         /// Whether somebody else had changed one, and how many were set.
         fn make(&mut self, on_data: Option<bool>) -> (bool, usize) {
             let drifted = self.actuator.look(on_data);
-            (drifted, std::iter::repeat_with(|| self.actuator.set_next()).take_while(|set| *set).count())
+            let due = self.actuator.due.len();
+            (0..due).for_each(|_| self.actuator.set_next());
+            assert!(!self.actuator.is_due());
+            (drifted, due)
         }
     }
 
@@ -282,12 +289,14 @@ mod tests {
         }
         rig.actuator.look(Some(true));
         std::fs::remove_dir_all(rig.folder.path().join("jobs/docker-b.scope")).unwrap();
-        assert!(rig.actuator.set_next() && rig.actuator.failed.is_empty(), "docker-b.scope has ended");
+        rig.actuator.set_next();
+        assert!(rig.actuator.is_due() && rig.actuator.failed.is_empty(), "docker-b.scope has ended");
         // A number that nobody can write.
         let file = rig.folder.path().join("jobs/docker-a.scope/memory.high");
         std::fs::remove_file(&file).unwrap();
         std::os::unix::fs::symlink("/proc/sys/kernel/ngroups_max", &file).unwrap();
-        assert!(rig.actuator.set_next() && rig.actuator.failed.contains("docker-a.scope"));
+        rig.actuator.set_next();
+        assert!(rig.actuator.failed.contains("docker-a.scope"));
         assert_eq!(rig.make(Some(true)), (false, 1));
         std::fs::remove_file(&file).unwrap();
         rig.put("docker-a.scope", "memory.high", "max");

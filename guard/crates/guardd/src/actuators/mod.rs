@@ -66,9 +66,9 @@ fn write(folder: &Path, file: &str, text: &str) -> Result<()> {
 
 /// Writes `memory.high`, which holds at once. But the kernel takes memory back for whoever writes it (mm/memcontrol.c, memory_high_write),
 /// from a slow disk for a long time, unless he is killed: so somebody else does it, and not for long. `Ok(false)` = it was not done by then.
-fn write_memory_high(folder: &Path, text: &str) -> Result<bool> {
+fn write_memory_high(folder: &Path, text: &str, patience: Duration) -> Result<bool> {
     let file = folder.join("memory.high").display().to_string();
-    match command::run(Path::new("/bin/sh"), &["-c", "printf %s \"$0\" > \"$1\"", text, &file], RECLAIM) {
+    match command::run(Path::new("/bin/sh"), &["-c", "printf %s \"$0\" > \"$1\"", text, &file], patience) {
         Ok(()) => Ok(true),
         Err(error) if error.is::<Unanswered>() => Ok(false),
         Err(error) => Err(error).context(file),
@@ -103,14 +103,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("memory.high");
         std::fs::write(&path, "max\n").unwrap();
-        assert!(write_memory_high(folder.path(), "536870912").unwrap());
+        assert!(write_memory_high(folder.path(), "536870912", Duration::from_secs(20)).unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "536870912");
         std::fs::remove_file(&path).unwrap();
         // Whoever opens it waits for its reader, as who writes the limit does for the kernel.
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let begun = Instant::now();
-        assert!(!write_memory_high(folder.path(), "536870912").unwrap());
+        assert!(!write_memory_high(folder.path(), "536870912", Duration::from_millis(50)).unwrap());
         assert!(begun.elapsed() < Duration::from_secs(20));
-        assert!(write_memory_high(&folder.path().join("none"), "1").is_err());
+        assert!(write_memory_high(&folder.path().join("none"), "1", Duration::from_secs(20)).is_err());
     }
 }

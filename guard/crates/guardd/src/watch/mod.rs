@@ -12,6 +12,7 @@ pub(crate) mod network;
 mod pressure;
 mod probe;
 mod scratch;
+mod served;
 mod stuck;
 mod swaps;
 mod triggers;

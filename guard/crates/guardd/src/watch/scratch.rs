@@ -2,63 +2,47 @@
 //! Does the scratch of batch lie on a disk that storage serves from? Images of jobs are there, and so is the code that they run.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use kernfs::mountinfo::{mount_of, MountInfo};
 use policy::Config;
 
+use super::served::Served;
 use super::Source;
 use crate::shared::{lock, Shared};
-use crate::signals::{device_below, disks_below, Mounted};
-
-/// Looks: it is seldom moved. At each while it is not known what storage serves from.
-const BELIEVED: u32 = 10;
+use crate::signals::device_below;
 
 /// The source.
 pub struct Scratch {
     table: MountInfo,
     path: PathBuf,
     sys: PathBuf,
-    served: Arc<[Mounted]>,
-    rest: u32,
+    served: Served,
 }
 
 impl Scratch {
     /// Looks at nothing yet.
     pub fn new(config: &Config) -> Self {
         let (path, sys) = (config.paths.scratch.clone(), config.paths.sys.clone());
-        Scratch { table: MountInfo::new(&config.paths.proc), path, sys, served: Arc::default(), rest: 0 }
+        Scratch { table: MountInfo::new(&config.paths.proc), path, served: Served::new(sys.clone()), sys }
     }
 }
 
 impl Source for Scratch {
     fn read(&mut self, _now_ns: u64, shared: &Shared) {
-        let served = Arc::clone(&lock(&shared.mounts));
-        if Arc::ptr_eq(&served, &self.served) && self.rest > 0 {
-            self.rest -= 1;
-            return;
-        }
-        (self.served, self.rest) = (served, 0);
-        // Nothing is known of storage yet, or nothing can be read now: what was known stays so.
-        if self.served.is_empty() {
+        if !self.served.is_due(shared) {
             return;
         }
         let Ok(Some(mounts)) = self.table.read() else { return };
         let device = mount_of(&mounts, &self.path).and_then(|mount| device_below(&self.sys, mount));
-        let on_data = |device| {
-            let disks = disks_below(&self.sys, device);
-            let mut served = self.served.iter().flat_map(|mounted| disks_below(&self.sys, mounted.device));
-            served.any(|disk| disks.contains(&disk))
-        };
-        // Of which it cannot be said where it lies: it may lie there.
-        *lock(&shared.scratch_on_data) = Some(device.is_none_or(on_data));
-        self.rest = BELIEVED;
+        *lock(&shared.scratch_on_data) = Some(self.served.may_hold(device));
+        self.served.believe();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signals::Mounted;
 
     #[test]
     fn a_disk_of_its_own_or_one_of_storage() {
@@ -71,7 +55,7 @@ mod tests {
         let mut found = |disk: &str| {
             let mounts = format!("1 0 8:1 / / rw - ext4 /dev/sda1 rw\n{disk}");
             std::fs::write(folder.path().join("proc/self/mountinfo"), mounts).unwrap();
-            source.rest = 0;
+            source.served.rest = 0;
             source.read(1, &shared);
             *lock(&shared.scratch_on_data)
         };
@@ -83,5 +67,6 @@ mod tests {
         assert_eq!(found("3 1 8:32 / /var/lib/beer/scratch rw - ext4 /dev/sdc rw\n"), Some(false));
         assert_eq!(found("3 1 0:44 / /var/lib/beer/scratch rw - zfs pool/scratch rw\n"), Some(true), "it may be there");
         assert_eq!(found(""), Some(false), "below the root");
+        assert_eq!(found(bound), Some(true));
     }
 }

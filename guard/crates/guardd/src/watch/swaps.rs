@@ -3,33 +3,30 @@
 //! (`bio_issue_as_root_blkg` in block/blk-throttle.c) swap is let through at once, whatever the limit.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use kernfs::mountinfo::{mount_of, MountInfo};
 use kernfs::swaps::{Area, Swaps as Table};
 use policy::Config;
 
+use super::served::Served;
 use super::Source;
 use crate::shared::{lock, Shared};
-use crate::signals::{device_below, device_named, disks_below, Mounted};
-
-/// Looks: swap is seldom switched on. At each while it is not known what storage serves from.
-const BELIEVED: u32 = 10;
+use crate::signals::{device_below, device_named};
 
 /// The source.
 pub struct Swaps {
     areas: Table,
     mounts: MountInfo,
     sys: PathBuf,
-    served: Arc<[Mounted]>,
-    rest: u32,
+    served: Served,
 }
 
 impl Swaps {
     /// Looks at nothing yet.
     pub fn new(config: &Config) -> Self {
         let (proc, sys) = (&config.paths.proc, config.paths.sys.clone());
-        Swaps { areas: Table::new(proc), mounts: MountInfo::new(proc), sys, served: Arc::default(), rest: 0 }
+        let served = Served::new(sys.clone());
+        Swaps { areas: Table::new(proc), mounts: MountInfo::new(proc), sys, served }
     }
 
     /// The device of each; none where it cannot be said now.
@@ -48,35 +45,23 @@ impl Swaps {
 
 impl Source for Swaps {
     fn read(&mut self, _now_ns: u64, shared: &Shared) {
-        let served = Arc::clone(&lock(&shared.mounts));
-        if Arc::ptr_eq(&served, &self.served) && self.rest > 0 {
-            self.rest -= 1;
-            return;
-        }
-        (self.served, self.rest) = (served, 0);
-        // Nothing is known of storage yet, or nothing can be read now: what was known stays so, and it is looked at again.
-        if self.served.is_empty() {
+        if !self.served.is_due(shared) {
             return;
         }
         let Ok(areas) = self.areas.read() else { return };
         let Some(devices) = self.devices(&areas) else { return };
-        let sys = &self.sys;
-        let served = self.served.iter().filter(|_| !areas.is_empty());
-        let data: Vec<_> = served.flat_map(|mounted| disks_below(sys, mounted.device)).collect();
-        // Of which it cannot be said where it lies: as long as that is so it may lie there.
-        let on_data = |device: &Option<(u32, u32)>| {
-            device.is_none_or(|device| disks_below(sys, device).iter().any(|disk| data.contains(disk)))
-        };
-        let found = areas.iter().zip(&devices).filter(|(_, device)| on_data(device));
+        let found = areas.iter().zip(devices).filter(|(_, device)| self.served.may_hold(*device));
         let found: Vec<String> = found.map(|(area, _)| area.path.display().to_string()).collect();
         *lock(&shared.swap_on_data) = Some(found.into());
-        self.rest = BELIEVED;
+        self.served.believe();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::served::BELIEVED;
     use super::*;
+    use crate::signals::Mounted;
 
     struct Rig {
         folder: tempfile::TempDir,
@@ -130,7 +115,7 @@ mod tests {
         (0..BELIEVED).for_each(|_| assert_eq!(rig.found().unwrap(), ["/data/01/s"], "looked at now and then"));
         assert_eq!(rig.found().unwrap(), ["/dev/sdb"]);
         rig.swaps("/home/s file 1 0 -2\n");
-        rig.source.rest = 0;
+        rig.source.served.rest = 0;
         let mounts = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n3 1 0:50 / /home rw - tmpfs tmpfs rw\n";
         let table = rig.folder.path().join("proc/self/mountinfo");
         let before = std::fs::read(&table).unwrap();
@@ -152,12 +137,12 @@ mod tests {
         for path in ["proc/swaps", "proc/self/mountinfo"] {
             let text = std::fs::read(rig.folder.path().join(path)).unwrap();
             std::fs::write(rig.folder.path().join(path), "damaged\ndamaged\n").unwrap();
-            rig.source.rest = 0;
+            rig.source.served.rest = 0;
             assert_eq!(rig.found().unwrap().len(), 1, "{path}");
             std::fs::write(rig.folder.path().join(path), text).unwrap();
         }
         rig.swaps("");
-        rig.source.rest = 0;
+        rig.source.served.rest = 0;
         assert_eq!(rig.found().unwrap(), [""; 0]);
     }
 }

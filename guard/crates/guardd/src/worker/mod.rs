@@ -110,8 +110,6 @@ pub struct Knobs {
 pub struct Worker {
     io_max: IoMaxActuator,
     memory_high: MemoryHighActuator,
-    /// Some job is to be slowed at its memory limit.
-    slowing: bool,
     squeeze: SqueezeActuator,
     network: NetworkActuator,
     disks: DisksActuator,
@@ -141,7 +139,6 @@ impl Worker {
         Worker {
             io_max,
             memory_high,
-            slowing: false,
             squeeze,
             network,
             disks,
@@ -178,7 +175,7 @@ impl Worker {
         let mut next = Some(Wish::nothing(now_ns));
         loop {
             let patience = match self.departures.over() {
-                _ if self.slowing => Duration::ZERO,
+                _ if self.memory_high.is_due() => Duration::ZERO,
                 true => LOOK,
                 false => HURRY,
             };
@@ -194,7 +191,7 @@ impl Worker {
                 Err(RecvTimeoutError::Timeout) => {
                     self.departures.let_go();
                     // One at a time: what the loop wishes for is more urgent.
-                    self.slowing = self.memory_high.set_next();
+                    self.memory_high.set_next();
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -286,7 +283,6 @@ impl Worker {
         let decided_ns = self.clock.monotonic_ns();
         self.looked_ns = decided_ns;
         self.departures.look();
-        self.slowing = true;
         let scratch_on_data = *lock(&self.shared.scratch_on_data);
         let drifts = [
             ("limits of jobs on a disk", self.io_max.drifted()),

@@ -13,7 +13,7 @@ use kernfs::cpus;
 use policy::squeeze::{Resource, Shares};
 
 use super::freeze::IDLE_LIFTED;
-use super::{gone, now, replace, set_property, unit, write_memory_high};
+use super::{gone, now, replace, set_property, unit, write_memory_high, RECLAIM};
 use crate::failsafe::{percent, Failsafe};
 
 /// A property of the slice, and the file of the cgroup where it is seen.
@@ -190,7 +190,7 @@ impl SqueezeActuator {
             // PID 1 is not to wait for the kernel either. Systemd puts back what it knows of when it changes anything else there, and then
             // it has drifted.
             for knob in knobs {
-                if !write_memory_high(&self.slice, &knob.seen)? {
+                if !write_memory_high(&self.slice, &knob.seen, RECLAIM)? {
                     return self.is_so(knobs);
                 }
             }
