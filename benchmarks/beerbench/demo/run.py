@@ -93,7 +93,7 @@ class Demo:
             "transfers": copies,
             "neighbours": neighbours.samples,
             "physics": {"cluster": physics.job.cluster, "report": report, "through": through},
-            "why": session.guard.why("10m"),
+            "why": session.guard.why(f"{time.time() - self._phases['guarded'][0]:.0f}s"),
             **session.collect(),
         }
         session.keep_samples(NAME)
