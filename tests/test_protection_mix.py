@@ -35,8 +35,8 @@ pytestmark = pytest.mark.full
 ALL = [
     "hog-disk --threads 24 --size 64MiB --seconds 40",
     "hog-memory --size 256MiB --seconds 40",
-    # Without a bound it takes the CPU from the disk hog, which may then do no harm (83 ms in one run, 311 to 592 in
-    # others, benchmarks/runs); one that has none is in test_hostile.py.
+    # One without a bound may leave the disk hog too little CPU to do harm (83 ms without the guard in one run, 311 to
+    # 592 in others, benchmarks/runs); such a one is in test_hostile.py.
     "fork-bomb --processes 150 --seconds 40",
     *CPU[:2],
     NETWORK,
